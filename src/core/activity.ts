@@ -1,0 +1,72 @@
+/** One sale as the rest of the system sees it: facts only, already validated, instants in ms UTC. */
+
+export type RoomMode =
+  | 'draw'
+  | 'fifo'
+  | 'weighted'
+  | 'quota'
+  | 'lottery'
+  | 'passthrough'
+  | 'reject';
+
+export type Phase = 'scheduled' | 'lobby' | 'open' | 'sold_out' | 'closed';
+
+export interface Price {
+  /** Minor units (cents, fen). */
+  readonly amountMinor: number;
+  /** ISO 4217. */
+  readonly currency: string;
+}
+
+export interface Sku {
+  readonly skuId: string;
+  readonly name: string;
+  readonly price: Price;
+  /** Units on sale at preload; later adjustments are recorded apart. */
+  readonly stock: number;
+  /** Units that one person may hold live (reserved, ordered, paid) at a time. At least 1. */
+  readonly maxPerPerson: number;
+  readonly seats?: readonly string[];
+}
+
+export interface RoomSettings {
+  readonly mode: RoomMode;
+  /** Life of a pass. */
+  readonly passLifeMs: number;
+  /** How long an admitted entry may wait before it takes its pass. */
+  readonly claimWindowMs: number;
+  /** New admissions per second, strict. */
+  readonly maxAdmissionsPerSecond: number;
+  /** Admitted people who have not finished, strict. */
+  readonly maxActive: number;
+}
+
+export interface Activity {
+  readonly activityId: string;
+  readonly name: string;
+  /** Counts every edit. */
+  readonly revision: number;
+  /** Grows only when passes already given out are to lose their validity. */
+  readonly activityVersion: number;
+  readonly lobbyOpensAtMs: number;
+  readonly opensAtMs: number;
+  readonly closesAtMs: number;
+  /** IANA name, for display only; every decision uses UTC instants. */
+  readonly timeZone: string;
+  readonly skus: readonly Sku[];
+  readonly room: RoomSettings;
+  readonly paymentDeadlineMs: number;
+}
+
+export interface SkuKey {
+  readonly activityId: string;
+  readonly skuId: string;
+}
+
+/** Phase by the server's clock alone; `sold_out` is decided by stock and laid over `open` by the caller. */
+export function phaseAt(activity: Activity, nowMs: number): Exclude<Phase, 'sold_out'> {
+  if (nowMs >= activity.closesAtMs) return 'closed';
+  if (nowMs >= activity.opensAtMs) return 'open';
+  if (nowMs >= activity.lobbyOpensAtMs) return 'lobby';
+  return 'scheduled';
+}

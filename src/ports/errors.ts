@@ -1,0 +1,12 @@
+/** A part did not answer, and it is certain that it did nothing. Safe to repeat. */
+export class UnavailableError extends Error {
+  override readonly name = 'UnavailableError';
+}
+
+/**
+ * A part did not answer in time and may have done the work. Never repeated blindly: the caller says
+ * "unknown" and the same request id finds out later.
+ */
+export class OutcomeUnknownError extends Error {
+  override readonly name = 'OutcomeUnknownError';
+}

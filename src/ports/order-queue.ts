@@ -1,0 +1,69 @@
+/**
+ * The road from a reservation to an order: at least once, acknowledged after the commit, bounded.
+ * Where the inventory store's outbox is itself the queue (memory, Redis Streams) there is no
+ * producer side here; brokers are fed by a relay.
+ */
+export interface OrderQueue {
+  /**
+   * Up to `max` messages not given to another consumer, oldest first; waits at most `waitMs` when
+   * there are none. A message not acknowledged within the visibility time is given out again.
+   */
+  receive(consumer: string, max: number, waitMs: number): Promise<readonly Delivery[]>;
+  /** Forget these: their fate is committed. Repeating it changes nothing. */
+  acknowledge(deliveries: readonly Delivery[]): Promise<void>;
+  /** Put a message that can never succeed where an operator sees it; its neighbours go on. */
+  bury(delivery: Delivery, reason: string): Promise<void>;
+  /** Give back at once, for another try. */
+  giveBack(deliveries: readonly Delivery[]): Promise<void>;
+  backlog(nowMs: number): Promise<Backlog>;
+  /** Buried messages, newest first. */
+  buried(limit: number): Promise<readonly BuriedMessage[]>;
+  close(): Promise<void>;
+}
+
+export interface Delivery {
+  /** The queue's own handle; opaque. */
+  readonly deliveryId: string;
+  /** 1 at the first try. */
+  readonly attempt: number;
+  readonly message: OrderMessage;
+}
+
+export interface Backlog {
+  /** Messages not acknowledged, given out or not. */
+  readonly depth: number;
+  /** Age of the oldest of them; 0 when there is none. */
+  readonly oldestAgeMs: number;
+  readonly buried: number;
+  readonly producedTotal: number;
+  readonly acknowledgedTotal: number;
+}
+
+export interface BuriedMessage {
+  readonly message: OrderMessage;
+  readonly reason: string;
+  readonly buriedAtMs: number;
+}
+
+export interface OrderMessage {
+  readonly schemaVersion: 1;
+  readonly messageId: string;
+  readonly activityId: string;
+  readonly skuId: string;
+  readonly activityVersion: number;
+  readonly generation: number;
+  readonly reservationId: string;
+  readonly requestId: string;
+  readonly userId: string;
+  readonly personId: string;
+  readonly fingerprint: string;
+  readonly nonce: string;
+  readonly quantity: number;
+  readonly limit: number;
+  readonly unitAmountMinor: number;
+  readonly currency: string;
+  readonly seats?: readonly string[];
+  readonly reservedAtMs: number;
+  readonly deadlineMs: number;
+  readonly traceparent?: string;
+}

@@ -1,0 +1,248 @@
+import type { SkuKey } from '../core/activity.ts';
+import type { OrderMessage } from './order-queue.ts';
+import type { ReleaseReason } from './inventory-store.ts';
+
+/**
+ * The durable record. Only it says who bought. One row per reservation id, ORDERED or RELEASED,
+ * whichever commits first; restock follows from that row, exactly once.
+ */
+export interface OrderStore {
+  /** Creates or updates the durable stock row; never lowers a generation. */
+  declareSku(sku: SkuKey, row: { total: number; generation: number; name: string }): Promise<void>;
+  /**
+   * One transaction for a batch: decides each message's fate, or repeats the fate decided before.
+   * `ordered` needs the person's limit and the SKU's stock to hold; a message past its deadline or of
+   * an older generation is released.
+   */
+  commitBatch(
+    messages: readonly OrderMessage[],
+    context: CommitContext,
+  ): Promise<readonly CommitFate[]>;
+  /** Decides RELEASED for reservations without an order (message lost or buried). */
+  releaseUnordered(
+    reservations: readonly { readonly message: OrderMessage; readonly reason: ReleaseReason }[],
+    nowMs: number,
+  ): Promise<readonly CommitFate[]>;
+
+  orderById(orderId: string): Promise<Order | undefined>;
+  orderByReservation(reservationId: string): Promise<Order | undefined>;
+  /** Newest fate of (activity, SKU, user, request id), if any was decided. */
+  fateOfRequest(sku: SkuKey, userId: string, requestId: string): Promise<RequestFate | undefined>;
+  liveOfPerson(sku: SkuKey, personId: string): Promise<readonly Order[]>;
+
+  /**
+   * A guarded transition with its audit row. `refused` tells the state that stood in the way.
+   * EXPIRED, CANCELLED and REFUNDED leave a restock due in the same transaction.
+   */
+  transition(orderId: string, change: Transition): Promise<TransitionReply>;
+  /** Orders past their deadline, without a payment in PROCESSING within its grace; oldest first. */
+  dueForExpiry(nowMs: number, graceMs: number, limit: number): Promise<readonly Order[]>;
+  /** Restocks decided and not yet confirmed to the inventory store. */
+  restocksDue(limit: number): Promise<readonly RestockDue[]>;
+  restocksDone(reservationIds: readonly string[]): Promise<void>;
+
+  stock(sku: SkuKey): Promise<DurableStock | undefined>;
+  /** Records a change of total (idempotent by `adjustmentId`). */
+  adjustTotal(
+    sku: SkuKey,
+    adjustmentId: string,
+    delta: number,
+    why: AuditContext,
+  ): Promise<boolean>;
+  /** Raises the durable generation, so that messages of older ones are refused. */
+  raiseGeneration(sku: SkuKey, generation: number, why: AuditContext): Promise<boolean>;
+  counts(activityId: string): Promise<OrderCounts>;
+
+  readonly payments: PaymentStore;
+  readonly audit: AuditLog;
+  close(): Promise<void>;
+}
+
+export type OrderState = 'PENDING_PAYMENT' | 'PAID' | 'EXPIRED' | 'CANCELLED' | 'REFUNDED';
+
+export interface Order {
+  readonly orderId: string;
+  readonly reservationId: string;
+  readonly requestId: string;
+  readonly activityId: string;
+  readonly skuId: string;
+  readonly userId: string;
+  readonly personId: string;
+  readonly quantity: number;
+  readonly amountMinor: number;
+  readonly currency: string;
+  readonly state: OrderState;
+  readonly createdAtMs: number;
+  readonly payBeforeMs: number;
+  readonly paidAtMs?: number;
+  readonly closedAtMs?: number;
+  readonly seats?: readonly string[];
+}
+
+export interface CommitContext {
+  readonly nowMs: number;
+  readonly paymentDeadlineMs: (activityId: string) => number;
+  /** Makes the order id of a message; must be the same for the same reservation. */
+  readonly orderId: (message: OrderMessage) => string;
+}
+
+export type CommitFate =
+  | {
+      readonly reservationId: string;
+      readonly fate: 'ordered';
+      readonly order: Order;
+      readonly fresh: boolean;
+    }
+  | {
+      readonly reservationId: string;
+      readonly fate: 'released';
+      readonly reason: ReleaseReason;
+      readonly fresh: boolean;
+    };
+
+export interface RequestFate {
+  readonly reservationId: string;
+  readonly requestId: string;
+  readonly fingerprint: string;
+  readonly generation: number;
+  readonly quantity: number;
+  readonly order?: Order;
+  readonly releasedReason?: ReleaseReason;
+}
+
+export interface AuditContext {
+  /** `buyer`, `worker:expiry`, an operator's name … never a user id. */
+  readonly who: string;
+  readonly why: string;
+  readonly nowMs: number;
+}
+
+export interface Transition extends AuditContext {
+  readonly from: readonly OrderState[];
+  readonly to: OrderState;
+}
+
+export type TransitionReply =
+  | { readonly kind: 'done'; readonly order: Order }
+  | { readonly kind: 'refused'; readonly order: Order }
+  | { readonly kind: 'unknown' };
+
+export interface RestockDue {
+  readonly reservationId: string;
+  readonly activityId: string;
+  readonly skuId: string;
+  readonly quantity: number;
+  readonly reason: ReleaseReason;
+}
+
+export interface DurableStock {
+  readonly total: number;
+  /** Units of live orders. */
+  readonly sold: number;
+  readonly paid: number;
+  readonly generation: number;
+}
+
+export interface OrderCounts {
+  readonly pending: number;
+  readonly paid: number;
+  readonly expired: number;
+  readonly cancelled: number;
+  readonly refunded: number;
+  readonly released: number;
+}
+
+export type PaymentState =
+  | 'CREATED'
+  | 'PROCESSING'
+  | 'CONFIRMED'
+  | 'FAILED'
+  | 'UNKNOWN'
+  | 'REFUND_DUE'
+  | 'REFUNDED'
+  | 'HELD';
+
+export interface Payment {
+  readonly paymentId: string;
+  readonly orderId: string;
+  readonly provider: string;
+  readonly intentId: string;
+  readonly amountMinor: number;
+  readonly currency: string;
+  readonly state: PaymentState;
+  readonly createdAtMs: number;
+  readonly updatedAtMs: number;
+}
+
+/** What a provider says happened; deduplicated by (provider, event id). */
+export interface PaymentEvent {
+  readonly provider: string;
+  readonly eventId: string;
+  readonly intentId: string;
+  readonly orderId: string;
+  readonly outcome: 'confirmed' | 'failed' | 'refunded';
+  readonly amountMinor: number;
+  readonly currency: string;
+}
+
+export type PaymentEventReply =
+  | {
+      readonly kind: 'applied';
+      readonly payment: Payment;
+      readonly order: Order;
+      readonly effect: PaymentEffect;
+    }
+  | { readonly kind: 'duplicate' }
+  | { readonly kind: 'unknown_order' };
+
+/** What an event led to; `refund_due` says why the money goes back. */
+export type PaymentEffect =
+  | 'order_paid'
+  | 'order_paid_late'
+  | 'failed'
+  | 'held_amount_mismatch'
+  | 'refund_due_late'
+  | 'refund_due_second_channel'
+  | 'refund_due_cancelled'
+  | 'refunded'
+  | 'none';
+
+export interface PaymentStore {
+  /** The order's open payment at this provider, made if there is none: one intent however often asked. */
+  begin(
+    orderId: string,
+    provider: string,
+    paymentId: string,
+    nowMs: number,
+  ): Promise<Payment | undefined>;
+  setIntent(paymentId: string, intentId: string, state: PaymentState, nowMs: number): Promise<void>;
+  setState(
+    paymentId: string,
+    from: readonly PaymentState[],
+    to: PaymentState,
+    why: AuditContext,
+  ): Promise<boolean>;
+  /** One transaction: remembers the event id, moves payment and order, leaves audit rows. */
+  applyEvent(event: PaymentEvent, nowMs: number): Promise<PaymentEventReply>;
+  inState(
+    states: readonly PaymentState[],
+    updatedBeforeMs: number,
+    limit: number,
+  ): Promise<readonly Payment[]>;
+  ofOrder(orderId: string): Promise<readonly Payment[]>;
+}
+
+export interface AuditRow {
+  readonly at: number;
+  readonly who: string;
+  readonly what: string;
+  readonly why: string;
+  readonly subject: string;
+  readonly detail?: Readonly<Record<string, unknown>>;
+}
+
+export interface AuditLog {
+  append(row: AuditRow): Promise<void>;
+  /** Newest first; `subject` narrows to one order, activity or rule. */
+  list(subject: string | undefined, limit: number): Promise<readonly AuditRow[]>;
+}

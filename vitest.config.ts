@@ -1,0 +1,40 @@
+import { defineConfig } from 'vitest/config';
+
+/**
+ * Two projects: `unit` needs nothing but Node; `system` starts real processes, servers and a
+ * browser, so its files run one at a time and see a fresh build.
+ */
+export default defineConfig({
+  test: {
+    passWithNoTests: false,
+    projects: [
+      {
+        test: {
+          name: 'unit',
+          include: [
+            'src/**/*.test.ts',
+            'test/property/**/*.test.ts',
+            'test/contract/**/*.test.ts',
+            'test/*.test.ts',
+            'bench/**/*.test.ts',
+          ],
+          testTimeout: 30_000,
+        },
+      },
+      {
+        test: {
+          name: 'system',
+          include: [
+            'test/e2e/**/*.test.ts',
+            'test/scenarios/**/*.test.ts',
+            'test/packaging/**/*.test.ts',
+          ],
+          testTimeout: 120_000,
+          hookTimeout: 120_000,
+          fileParallelism: false,
+          globalSetup: ['test/support/build-once.ts'],
+        },
+      },
+    ],
+  },
+});
