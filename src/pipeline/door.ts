@@ -1,0 +1,72 @@
+import type { Standing } from '../wire/standing.ts';
+
+/**
+ * The room as the gateway sees it: no HTTP, no store types. `standing` with an entry token asks no
+ * store and holds no memory per waiting person.
+ */
+export interface Door {
+  join(activityId: string, person: Person, request: JoinWish): Promise<JoinResult>;
+  /** By entry token alone: signature, token and release state; synchronous on purpose. */
+  standingByToken(activityId: string, entryToken: string): StandingResult;
+  /** By identity: one store read. */
+  standingByPerson(activityId: string, person: Person): Promise<StandingResult>;
+  leave(activityId: string, person: Person): Promise<boolean>;
+  takePass(activityId: string, person: Person, skuId: string): Promise<PassResult>;
+}
+
+export interface Person {
+  readonly userId: string;
+  readonly personId: string;
+  /** Bound into the pass where the activity demands it. */
+  readonly deviceHash?: string;
+}
+
+export interface JoinWish {
+  readonly skuIds: readonly string[];
+  readonly challenge?: string;
+}
+
+export type JoinResult =
+  | {
+      readonly kind: 'joined';
+      readonly created: boolean;
+      readonly entryId: string;
+      readonly entryToken: string;
+      readonly standing: Standing;
+    }
+  | {
+      readonly kind: 'not_open';
+      readonly opensAtMs: number;
+      readonly closesAtMs: number;
+      readonly over: boolean;
+    }
+  | { readonly kind: 'unknown_activity' }
+  | { readonly kind: 'unknown_sku'; readonly skuId: string; readonly allowed: readonly string[] }
+  | { readonly kind: 'held' };
+
+export type StandingResult =
+  | { readonly kind: 'standing'; readonly standing: Standing; readonly entryId: string }
+  | { readonly kind: 'unknown_activity' }
+  | { readonly kind: 'unknown_entry' }
+  | { readonly kind: 'bad_token'; readonly reason: string };
+
+export type PassResult =
+  | {
+      readonly kind: 'pass';
+      readonly pass: string;
+      readonly pathId: string;
+      readonly nonce: string;
+      readonly notBeforeMs: number;
+      readonly expiresAtMs: number;
+      readonly maxQuantity: number;
+    }
+  | { readonly kind: 'not_admitted'; readonly standing: Standing; readonly missed: boolean }
+  | {
+      readonly kind: 'not_open';
+      readonly opensAtMs: number;
+      readonly closesAtMs: number;
+      readonly over: boolean;
+    }
+  | { readonly kind: 'unknown_activity' }
+  | { readonly kind: 'unknown_sku'; readonly skuId: string; readonly allowed: readonly string[] }
+  | { readonly kind: 'unknown_entry' };
