@@ -1,0 +1,3 @@
+export function newestSourceMs(): number;
+export const stampFile: string;
+export function buildAll(): Promise<void>;
