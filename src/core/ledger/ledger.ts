@@ -1,0 +1,233 @@
+/**
+ * The account in which every request that came in is found again.
+ *
+ * Over any window and at every layer:
+ *
+ *     arrivals + in system at start = handled + forwarded + rejected + failed + in system at end
+ *
+ * The trap is an account that closes by definition: if "in system" is computed as arrivals minus
+ * exits, the residual is zero whatever happens and proves nothing. So the two sides come from
+ * different hands. Arrivals and exits are counted here, by the pipeline, as it decides; what is in
+ * the system at this moment is asked of whoever holds the requests (the server's open responses). A
+ * request that was answered without an exit, counted twice, or swallowed by a stage shows as a
+ * residual that is not zero, and `entered` says at which stage.
+ *
+ *     arrived ──▶ entered(receive) ──▶ entered(shed) ──▶ … ──▶ left(stage, decision, reason)
+ *
+ * Counting is on the hot path of every refusal: it is three map look-ups and an addition, and
+ * allocates nothing once a (stage, decision, reason) has been seen.
+ */
+
+/**
+ * How a request leaves a layer: `handle` answered by us, `forward` passed on to a shop behind us,
+ * `reject` refused by a stage, `fail` given up because a needed part failed.
+ */
+export type Exit = 'handle' | 'forward' | 'reject' | 'fail';
+
+export const exits: readonly Exit[] = ['handle', 'forward', 'reject', 'fail'];
+
+/** What the pipeline needs of the ledger. */
+export interface StageLedger {
+  /** A request came in. */
+  arrived(): void;
+  /** It left at `stage`. `reason` is a short word from a closed set. */
+  left(stage: string, decision: Exit, reason: string): void;
+}
+
+/** Stages beyond this many share one row, called `other`: a path has eleven. */
+export const ledgerStagesMax = 64;
+
+/** Reasons of one (stage, decision) beyond this many share one row, called `other`. */
+export const ledgerReasonsMax = 64;
+
+const overflow = 'other';
+
+/** One row of the account. */
+export interface LedgerRow {
+  readonly stage: string;
+  readonly decision: Exit;
+  readonly reason: string;
+  readonly count: number;
+}
+
+/** Requests that came to a stage, and what became of them there. */
+export interface StageRow {
+  readonly stage: string;
+  /** How many reached this stage; 0 when nobody counts entries. */
+  readonly entered: number;
+  readonly left: number;
+}
+
+export interface LedgerSnapshot {
+  readonly arrivals: number;
+  readonly inSystem: number;
+  readonly totals: Readonly<Record<Exit, number>>;
+  /** In the order in which stages were first seen. */
+  readonly rows: readonly LedgerRow[];
+  readonly stages: readonly StageRow[];
+}
+
+interface Cell {
+  count: number;
+}
+
+class StageCounts {
+  entered = 0;
+  readonly handle = new Map<string, Cell>();
+  readonly forward = new Map<string, Cell>();
+  readonly reject = new Map<string, Cell>();
+  readonly fail = new Map<string, Cell>();
+}
+
+/** Counts one layer. Pure bookkeeping: no clock, no I/O. */
+export class Ledger implements StageLedger {
+  #arrivals = 0;
+  readonly #stages = new Map<string, StageCounts>();
+  readonly #inSystem: () => number;
+
+  /**
+   * @param inSystem how many requests the layer holds at this moment, from its own books (open
+   *   responses, a queue's depth), never derived from this ledger.
+   */
+  constructor(inSystem: () => number) {
+    this.#inSystem = inSystem;
+  }
+
+  arrived(): void {
+    this.#arrivals += 1;
+  }
+
+  /** A request reached `stage`. Optional: with it a residual can be traced to its stage. */
+  entered(stage: string): void {
+    this.#stage(stage).entered += 1;
+  }
+
+  left(stage: string, decision: Exit, reason: string): void {
+    const reasons = this.#stage(stage)[decision];
+    const cell = reasons.get(reason);
+    if (cell === undefined) addCell(reasons, reason);
+    else cell.count += 1;
+  }
+
+  /** Everything counted so far. O(rows). */
+  snapshot(): LedgerSnapshot {
+    const rows: LedgerRow[] = [];
+    const stages: StageRow[] = [];
+    const totals = { handle: 0, forward: 0, reject: 0, fail: 0 };
+    for (const [stage, counts] of this.#stages) {
+      let left = 0;
+      for (const decision of exits) {
+        for (const [reason, cell] of counts[decision]) {
+          rows.push({ stage, decision, reason, count: cell.count });
+          totals[decision] += cell.count;
+          left += cell.count;
+        }
+      }
+      stages.push({ stage, entered: counts.entered, left });
+    }
+    return { arrivals: this.#arrivals, inSystem: this.#inSystem(), totals, rows, stages };
+  }
+
+  /** Since the start: 0 when every request that came in is found again. */
+  residual(): number {
+    return residualOf(this.snapshot());
+  }
+
+  #stage(name: string): StageCounts {
+    const known = this.#stages.get(name);
+    if (known !== undefined) return known;
+    const key = this.#stages.size < ledgerStagesMax - 1 ? name : overflow;
+    const shared = this.#stages.get(key);
+    if (shared !== undefined) return shared;
+    const fresh = new StageCounts();
+    this.#stages.set(key, fresh);
+    return fresh;
+  }
+}
+
+function addCell(reasons: Map<string, Cell>, reason: string): void {
+  const key = reasons.size < ledgerReasonsMax - 1 ? reason : overflow;
+  const shared = reasons.get(key);
+  if (shared === undefined) reasons.set(key, { count: 1 });
+  else shared.count += 1;
+}
+
+/**
+ * What does not add up between two moments (or since the start). Positive: that many requests came
+ * in and are not found. Negative: that many exits had no arrival.
+ */
+export function residualOf(end: LedgerSnapshot, start?: LedgerSnapshot): number {
+  const before = start === undefined ? 0 : balance(start);
+  return balance(end) - before;
+}
+
+function balance(snapshot: LedgerSnapshot): number {
+  const { handle, forward, reject, fail } = snapshot.totals;
+  return snapshot.arrivals - handle - forward - reject - fail - snapshot.inSystem;
+}
+
+/**
+ * Where requests went missing, for a layer at rest whose stages count entries: each stage's entries
+ * must be its exits plus the entries of the next. `order` is the path. Empty when all is found.
+ */
+export function strayStages(
+  snapshot: LedgerSnapshot,
+  order: readonly string[],
+): readonly { readonly stage: string; readonly missing: number }[] {
+  const rows = new Map(snapshot.stages.map((row) => [row.stage, row]));
+  const strays: { stage: string; missing: number }[] = [];
+  for (const [at, stage] of order.entries()) {
+    const here = rows.get(stage);
+    const next = order[at + 1];
+    const passedOn = next === undefined ? 0 : (rows.get(next)?.entered ?? 0);
+    const missing = (here?.entered ?? 0) - (here?.left ?? 0) - passedOn;
+    if (missing !== 0) strays.push({ stage, missing });
+  }
+  return strays;
+}
+
+/**
+ * A queue's account over a window:
+ *
+ *     produced + backlog at start = consumed + expired + dead + backlog at end
+ *
+ * Retries are attempts, not messages: a message given out three times is consumed once.
+ */
+export interface QueueAccount {
+  readonly produced: number;
+  readonly backlogStart: number;
+  /** Settled in time. */
+  readonly consumed: number;
+  /** Settled by release, past their deadline. */
+  readonly expired: number;
+  /** Put where an operator sees them. */
+  readonly dead: number;
+  readonly backlogEnd: number;
+}
+
+/** Positive: messages lost. Negative: messages that nobody produced. 0: all found. */
+export function queueResidual(account: QueueAccount): number {
+  const { produced, backlogStart, consumed, expired, dead, backlogEnd } = account;
+  return produced + backlogStart - consumed - expired - dead - backlogEnd;
+}
+
+/** One moment of a queue, all totals counted since the queue began. */
+export interface QueueMoment {
+  readonly producedTotal: number;
+  readonly consumedTotal: number;
+  readonly expiredTotal: number;
+  readonly deadTotal: number;
+  readonly backlog: number;
+}
+
+/** The account between two moments of one queue. */
+export function queueAccount(start: QueueMoment, end: QueueMoment): QueueAccount {
+  return {
+    produced: end.producedTotal - start.producedTotal,
+    backlogStart: start.backlog,
+    consumed: end.consumedTotal - start.consumedTotal,
+    expired: end.expiredTotal - start.expiredTotal,
+    dead: end.deadTotal - start.deadTotal,
+    backlogEnd: end.backlog,
+  };
+}
