@@ -38,8 +38,15 @@ describe('going up', () => {
     expect(run(steady, [1.5, 1.5]).state.mode).toBe('NORMAL');
     expect(run(steady, [1.5, 1.5, 1.5]).state.mode).toBe('DEGRADED');
     expect(run(steady, times(1.5, 9)).trail).toEqual([
-      ...['NORMAL', 'NORMAL', 'DEGRADED', 'DEGRADED', 'DEGRADED', 'QUEUE_ONLY'],
-      ...['QUEUE_ONLY', 'QUEUE_ONLY', 'CLOSED'],
+      'NORMAL',
+      'NORMAL',
+      'DEGRADED',
+      'DEGRADED',
+      'DEGRADED',
+      'QUEUE_ONLY',
+      'QUEUE_ONLY',
+      'QUEUE_ONLY',
+      'CLOSED',
     ]);
   });
 

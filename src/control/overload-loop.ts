@@ -1,0 +1,218 @@
+import { type AdaptiveSwitch, InflightSlots } from '../core/overload/inflight.ts';
+import {
+  budgetShare,
+  type HardTrip,
+  initialMode,
+  type Mode,
+  modeDefaults,
+  modeInForce,
+  type ModeSettings,
+  type ModeState,
+  type Pin,
+  pinMode,
+  stepMode,
+} from '../core/overload/mode.ts';
+import { type Priority, PriorityBudget } from '../core/overload/priority.ts';
+import { SignalBoard, type SignalMarks, type WorstSignal } from '../core/overload/signals.ts';
+import type { Clock, TimerHandle, Timers } from '../ports/clock.ts';
+import type { HealthProbe, HealthReading } from '../ports/health-probe.ts';
+
+export type Resource = 'submit' | 'status' | 'payment' | 'admin';
+export type SignalName = keyof HealthReading | 'inflight';
+
+export interface OverloadSettings {
+  readonly adaptive: AdaptiveSwitch;
+  /** Static ceilings of requests in progress, per resource. */
+  readonly ceilings: Readonly<Record<Resource, number>>;
+  readonly setpointMs: number;
+  /** Requests per second that this instance may admit at full budget. */
+  readonly admitPerSecond: number;
+  readonly marks: Readonly<Record<SignalName, SignalMarks>>;
+  readonly mode: ModeSettings;
+  readonly start: 'ramping' | 'steady';
+}
+
+/** Marks chosen so that pressure 1 is where a buyer's 100 ms are spent. */
+export const overloadDefaults: OverloadSettings = {
+  adaptive: 'on',
+  ceilings: { submit: 2_000, status: 1_000, payment: 500, admin: 50 },
+  setpointMs: 20,
+  admitPerSecond: 20_000,
+  marks: {
+    queueWaitMs: { low: 20, high: 100 },
+    inflight: { low: 0.6, high: 1 },
+    loopDelayMs: { low: 30, high: 200 },
+    loopUtilization: { low: 0.9, high: 1.05 },
+    admittedP99Ms: { low: 80, high: 400 },
+    reserveMs: { low: 15, high: 150 },
+    storeErrorRatio: { low: 0.01, high: 0.2 },
+    queueDepth: { low: 20_000, high: 100_000 },
+    queueOldestAgeMs: { low: 5_000, high: 40_000 },
+    poolWaitMs: { low: 50, high: 1_000 },
+    memoryRatio: { low: 0.75, high: 0.95 },
+  },
+  mode: modeDefaults,
+  start: 'steady',
+};
+
+const innerPeriodMs = 100;
+const cyclesPerStateStep = 10;
+
+/**
+ * The overload control of one instance: an inner loop every 100 ms (in-flight limits, the budget by
+ * priority) and a state loop every second (the mode). Requests only read what the loops have set;
+ * none ever waits for a decision.
+ */
+export class OverloadLoop {
+  readonly slots: Readonly<Record<Resource, InflightSlots>>;
+  readonly #settings: OverloadSettings;
+  readonly #board: SignalBoard<SignalName>;
+  readonly #budget = new PriorityBudget();
+  readonly #clock: Clock;
+  readonly #probe: HealthProbe;
+  readonly #trips = new Set<HardTrip>();
+  #state: ModeState;
+  #share = 1;
+  #window = 0;
+  #timer: TimerHandle | undefined;
+  #reading: HealthReading = {};
+  #modeChanges = 0;
+  readonly #onModeChange: (from: Mode, to: Mode, worst: WorstSignal | undefined) => void;
+
+  constructor(options: {
+    readonly clock: Clock;
+    readonly probe: HealthProbe;
+    readonly settings?: OverloadSettings;
+    readonly onModeChange?: (from: Mode, to: Mode, worst: WorstSignal | undefined) => void;
+  }) {
+    this.#settings = options.settings ?? overloadDefaults;
+    this.#clock = options.clock;
+    this.#probe = options.probe;
+    this.#onModeChange = options.onModeChange ?? (() => undefined);
+    this.#board = new SignalBoard(this.#settings.marks);
+    this.#state = initialMode(this.#nowMs(), this.#settings.start);
+    const { adaptive, ceilings, setpointMs } = this.#settings;
+    const slotsOf = (ceiling: number): InflightSlots =>
+      new InflightSlots({
+        adaptive,
+        ceiling,
+        floor: Math.max(1, Math.floor(ceiling / 50)),
+        setpointMs,
+      });
+    this.slots = {
+      submit: slotsOf(ceilings.submit),
+      status: slotsOf(ceilings.status),
+      payment: slotsOf(ceilings.payment),
+      admin: slotsOf(ceilings.admin),
+    };
+  }
+
+  start(timers: Timers): void {
+    this.#timer ??= timers.every(innerPeriodMs, () => this.runOnce());
+  }
+
+  stop(): void {
+    this.#timer?.cancel();
+    this.#timer = undefined;
+  }
+
+  /** One inner window; every tenth is a state cycle too. */
+  runOnce(): void {
+    const nowMs = this.#nowMs();
+    this.#reading = this.#probe.read();
+    const { submit } = this.slots;
+    this.#board.feed({ ...this.#reading, inflight: submit.inflight / submit.limitInForce });
+    const wait = this.#board.value('queueWaitMs') ?? this.#board.value('loopDelayMs');
+    for (const slots of Object.values(this.slots)) slots.tick(wait);
+    this.#window += 1;
+    if (this.#window % cyclesPerStateStep === 0) this.#stepState(nowMs);
+    this.#share = budgetShare(this.#state, this.#board.worst()?.pressure, nowMs);
+    const full = (this.#settings.admitPerSecond * innerPeriodMs) / 1000;
+    this.#budget.tick(full * this.#share, full, nowMs);
+  }
+
+  #stepState(nowMs: number): void {
+    const before = this.mode;
+    const worst = this.#board.worst();
+    const age = this.#board.value('queueOldestAgeMs') ?? 0;
+    this.#state = stepMode(
+      this.#state,
+      {
+        pressure: worst?.pressure,
+        trips: [...this.#trips],
+        settled: age <= this.#settings.marks.queueOldestAgeMs.low,
+        nowMs,
+      },
+      this.#settings.mode,
+    );
+    this.#noteChange(before, worst);
+  }
+
+  #noteChange(before: Mode, worst: WorstSignal | undefined): void {
+    if (this.mode === before) return;
+    this.#modeChanges += 1;
+    this.#onModeChange(before, this.mode, worst);
+  }
+
+  /** Whether a request of this priority gets in now; O(1), synchronous. */
+  admit(priority: Priority, caller: string): boolean {
+    return this.#budget.admit(priority, caller);
+  }
+
+  /** Something is wrong beyond doubt: closes at the very moment, not at the next cycle. */
+  trip(trip: HardTrip): void {
+    this.#trips.add(trip);
+    const before = this.mode;
+    this.#state = stepMode(
+      this.#state,
+      { pressure: undefined, trips: [trip], settled: false, nowMs: this.#nowMs() },
+      this.#settings.mode,
+    );
+    this.#share = budgetShare(this.#state, undefined, this.#nowMs());
+    this.#noteChange(before, { name: trip, pressure: 1 });
+  }
+
+  clearTrip(trip: HardTrip): void {
+    this.#trips.delete(trip);
+  }
+
+  pin(pin: Omit<Pin, 'untilMs'> & { readonly forMs: number }): void {
+    const { forMs, ...rest } = pin;
+    const before = this.mode;
+    this.#state = pinMode(this.#state, { ...rest, untilMs: this.#nowMs() + forMs });
+    this.#noteChange(before, { name: 'pin', pressure: 0 });
+  }
+
+  unpin(): void {
+    this.#state = pinMode(this.#state, undefined);
+  }
+
+  get mode(): Mode {
+    return modeInForce(this.#state, this.#nowMs());
+  }
+
+  get share(): number {
+    return this.#share;
+  }
+
+  get state(): ModeState {
+    return this.#state;
+  }
+
+  get modeChanges(): number {
+    return this.#modeChanges;
+  }
+
+  /** What drives the mode now, for people. */
+  get worst(): WorstSignal | undefined {
+    return this.#board.worst();
+  }
+
+  get reading(): HealthReading {
+    return this.#reading;
+  }
+
+  #nowMs(): number {
+    return this.#clock.monoUs() / 1000;
+  }
+}
