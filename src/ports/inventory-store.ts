@@ -33,8 +33,10 @@ export interface InventoryStore {
 
   /**
    * Settles reservations whose fate PostgreSQL has decided. `ordered` keeps the units taken;
-   * `released` gives them back, once, however often it is said. Unknown reservations are ignored:
-   * they belong to a generation that is gone.
+   * `released` gives them back, once, however often it is said. `retaken` (late money for an expired
+   * order) takes the units of a released reservation again, as ordered, where that many are
+   * available; otherwise it changes nothing and is said again later. A late `ordered` never undoes a
+   * `released`. Unknown reservations are ignored: they belong to a generation that is gone.
    */
   settle(sku: SkuKey, fates: readonly Fate[], nowMs: number): Promise<SettleReply>;
 
@@ -133,7 +135,11 @@ export type ReserveReply =
   | { readonly kind: 'forgotten'; readonly mark: StockMark }
   | { readonly kind: 'unknown_sku' };
 
-export type ReleaseReason = 'expired' | 'cancelled' | 'deadline' | 'refused' | 'refunded';
+/**
+ * Why units went back. `refused`: the durable side found no stock or no room in the person's limit.
+ * `lost`: the reservation belonged to a generation that is gone; the buyer is told RESERVATION_LOST.
+ */
+export type ReleaseReason = 'expired' | 'cancelled' | 'deadline' | 'refused' | 'refunded' | 'lost';
 
 /** One request id that reserved, and where its reservation stands. */
 export interface RequestRecord {
@@ -154,7 +160,7 @@ export interface RequestRecord {
 
 export interface Fate {
   readonly reservationId: string;
-  readonly fate: 'ordered' | 'released';
+  readonly fate: 'ordered' | 'released' | 'retaken';
   readonly reason?: ReleaseReason;
 }
 

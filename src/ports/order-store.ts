@@ -18,11 +18,19 @@ export interface OrderStore {
     messages: readonly OrderMessage[],
     context: CommitContext,
   ): Promise<readonly CommitFate[]>;
-  /** Decides RELEASED for reservations without an order (message lost or buried). */
+  /**
+   * Decides RELEASED for reservations without an order (message lost or buried); where an order
+   * was made meanwhile, repeats that. What this call decides leaves a restock due.
+   */
   releaseUnordered(
-    reservations: readonly { readonly message: OrderMessage; readonly reason: ReleaseReason }[],
+    reservations: readonly {
+      readonly message: ReleasableReservation;
+      readonly reason: ReleaseReason;
+    }[],
     nowMs: number,
   ): Promise<readonly CommitFate[]>;
+  /** The fates decided so far of these reservations; undecided ones are left out. */
+  fatesOf(reservationIds: readonly string[]): Promise<readonly CommitFate[]>;
 
   orderById(orderId: string): Promise<Order | undefined>;
   orderByReservation(reservationId: string): Promise<Order | undefined>;
@@ -35,11 +43,27 @@ export interface OrderStore {
    * EXPIRED, CANCELLED and REFUNDED leave a restock due in the same transaction.
    */
   transition(orderId: string, change: Transition): Promise<TransitionReply>;
-  /** Orders past their deadline, without a payment in PROCESSING within its grace; oldest first. */
+  /** The same for many orders in one transaction; replies in the order asked. At most 1,000. */
+  transitionMany(
+    orderIds: readonly string[],
+    change: Transition,
+  ): Promise<readonly TransitionReply[]>;
+  /**
+   * Orders past their deadline, oldest first; those with a payment in PROCESSING or UNKNOWN only
+   * once the grace is over too.
+   */
   dueForExpiry(nowMs: number, graceMs: number, limit: number): Promise<readonly Order[]>;
-  /** Restocks decided and not yet confirmed to the inventory store. */
+  /** What the inventory store has yet to be told of decided reservations; oldest first. */
   restocksDue(limit: number): Promise<readonly RestockDue[]>;
-  restocksDone(reservationIds: readonly string[]): Promise<void>;
+  /** Told. A row that has changed since (another version) stays due. */
+  restocksDone(
+    told: readonly { readonly reservationId: string; readonly version: number }[],
+  ): Promise<void>;
+
+  /** Live orders (pending or paid) by reservation id, for reconciliation and rebuilding. */
+  liveOrders(sku: SkuKey, after: string | undefined, limit: number): Promise<readonly LiveOrder[]>;
+  /** What the order rows themselves add up to; compared with the counters. O(orders of the SKU). */
+  tally(sku: SkuKey): Promise<Tally>;
 
   stock(sku: SkuKey): Promise<DurableStock | undefined>;
   /** Records a change of total (idempotent by `adjustmentId`). */
@@ -127,7 +151,46 @@ export type TransitionReply =
   | { readonly kind: 'refused'; readonly order: Order }
   | { readonly kind: 'unknown' };
 
+/** What is known of a reservation even when its message is lost. */
+export type ReleasableReservation = Pick<
+  OrderMessage,
+  | 'reservationId'
+  | 'requestId'
+  | 'activityId'
+  | 'skuId'
+  | 'userId'
+  | 'personId'
+  | 'fingerprint'
+  | 'nonce'
+  | 'generation'
+  | 'quantity'
+>;
+
+export interface LiveOrder {
+  readonly order: Order;
+  readonly nonce: string;
+  readonly fingerprint: string;
+  readonly generation: number;
+}
+
+/** Units, summed over rows. */
+export interface Tally {
+  readonly sold: number;
+  readonly paid: number;
+  /** Persons whose guarded quantity differs from the sum of their live orders. */
+  readonly personsWrong: number;
+}
+
+/**
+ * One thing the inventory store has yet to be told: `release` gives the units back, `retake` takes
+ * them again (late money for an expired order).
+ */
 export interface RestockDue {
+  readonly kind: 'release' | 'retake';
+  /** Grows with each new thing to tell of the same reservation. */
+  readonly version: number;
+  readonly userId: string;
+  readonly requestId: string;
   readonly reservationId: string;
   readonly activityId: string;
   readonly skuId: string;
@@ -230,6 +293,9 @@ export interface PaymentStore {
     limit: number,
   ): Promise<readonly Payment[]>;
   ofOrder(orderId: string): Promise<readonly Payment[]>;
+  byId(paymentId: string): Promise<Payment | undefined>;
+  /** Money that found no order: remembered, for the operator; oldest first. */
+  unmatched(limit: number): Promise<readonly PaymentEvent[]>;
 }
 
 export interface AuditRow {
