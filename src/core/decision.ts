@@ -32,4 +32,28 @@ export interface Refusal {
   readonly nextAction?: NextAction;
   /** More members of the problem body, already in wire form (snake_case). */
   readonly extra?: Readonly<Record<string, unknown>>;
+  /** More answer headers, e.g. `RateLimit`. */
+  readonly headers?: readonly (readonly [name: string, value: string])[];
+  /**
+   * An object that stands for everything here but `retryAfterMs` and `headers`: refusals that share
+   * it are the same bytes but for the time, and are rendered from one template.
+   */
+  readonly template?: object;
+}
+
+/** A refusal that is made once and answered a million times. */
+export type FixedRefusal = Omit<Refusal, 'retryAfterMs' | 'headers' | 'template' | 'extra'>;
+
+/** The refusal with its moment; O(1), and cheap to render because of its template. */
+export function refuse(
+  fixed: FixedRefusal,
+  retryAfterMs?: number,
+  headers?: Refusal['headers'],
+): Refusal {
+  return {
+    ...fixed,
+    template: fixed,
+    ...(retryAfterMs === undefined ? {} : { retryAfterMs }),
+    ...(headers === undefined ? {} : { headers }),
+  };
 }

@@ -1,34 +1,64 @@
+import type { SkuKey } from '../core/activity.ts';
 import type { Refusal, StageName } from '../core/decision.ts';
-import type { RequestRecord } from '../ports/inventory-store.ts';
-import type { OutcomeState } from '../wire/codes.ts';
-import type { Code } from '../wire/codes.ts';
+import type { InflightSlots } from '../core/overload/inflight.ts';
+import type { RequestRecord, ReserveOutcome } from '../ports/inventory-store.ts';
+import type { Code, NextAction, OutcomeState } from '../wire/codes.ts';
 
 /**
- * One submit on its way. The gateway fills the first group from the connection; stages fill the rest
- * in the order of the path. Nothing here is believed before the stage that verifies it has run.
+ * One submit on its way. The first groups are facts of the connection and claims of the sender;
+ * stages fill the last group in the order of the path. Nothing here is believed before the stage that
+ * verifies it has run.
+ *
+ * The gateway hands in an object whose claims are read lazily, so that a request refused early never
+ * pays for what only later stages look at.
  */
 export interface Submission {
+  /** Monotonic. */
   readonly arrivedUs: number;
   readonly nowMs: number;
   /** Canonical client address (IPv4-mapped folded), after trusted proxies. */
   readonly address: string;
   /** From the path; tells activity and SKU without a body, opens nothing. */
   readonly pathId: string;
+  readonly head: RequestHead;
+
   readonly userToken: string | undefined;
   readonly passToken: string | undefined;
-  /** SHA-256 of the device header, hex, or undefined. */
+  /** SHA-256 of the device header, hex, or undefined. The raw value goes no further than here. */
   readonly deviceHash: string | undefined;
+  readonly idempotencyKey: string | undefined;
   readonly traceparent: string | undefined;
-  /** Known once the body is parsed; before that from `Idempotency-Key` when sent. */
-  requestId: string | undefined;
-  body: SubmitBody | undefined;
 
-  /** From the path id (sold-out stage). */
+  /** Reads and checks the body, once; waits for the network. Never rejects. */
+  readBody(): Promise<SubmitBody | Refusal>;
+
+  /** From the sold-out stage: what the path id stands for. */
   target?: SubmitTarget;
+  /** The sold-out stage let this one through to learn whether its flag still holds. */
+  probe?: SkuKey;
   /** From identify. */
   userId?: string;
   personId?: string;
   pass?: VerifiedPass;
+  /** From budget, the last moment before anything shared is spent. */
+  body?: SubmitBody;
+  /** From slot: given back by the pipeline, whatever happens after. */
+  slots?: InflightSlots;
+  /** From reserve, for enqueue. */
+  reserved?: Extract<ReserveOutcome, { readonly kind: 'reserved' }>;
+}
+
+/** What can be said of a request before anything of it is parsed. */
+export interface RequestHead {
+  readonly method: string;
+  /** Header fields as they came, repeated ones counted each time. */
+  readonly headerCount: number;
+  readonly contentType: string | undefined;
+  readonly contentEncoding: string | undefined;
+  /** Undefined when the body comes in chunks. */
+  readonly contentLength: number | undefined;
+  /** A header of ours that must stand alone and came more than once; lower case. */
+  readonly repeated: string | undefined;
 }
 
 export interface SubmitBody {
@@ -39,9 +69,7 @@ export interface SubmitBody {
   readonly seats?: readonly string[];
 }
 
-export interface SubmitTarget {
-  readonly activityId: string;
-  readonly skuId: string;
+export interface SubmitTarget extends SkuKey {
   readonly activityVersion: number;
 }
 
@@ -60,12 +88,30 @@ export interface Answer {
   readonly decision: 'handle';
   readonly stage: StageName;
   readonly code: Code;
+  /** Short machine word from a closed set: becomes a metric label. */
   readonly reason: string;
+  readonly outcome: Outcome;
+}
+
+/** What became of a request, as far as anybody knows; the outcome body without its clock. */
+export interface Outcome {
+  readonly requestId: string | null;
+  readonly activityId: string;
+  readonly skuId: string;
   readonly state: OutcomeState;
-  readonly record?: RequestRecord;
+  readonly message: string;
+  readonly reservationId: string | null;
+  readonly orderId: string | null;
+  readonly payBeforeMs: number | null;
+  readonly quantity: number | null;
+  readonly retryable: boolean;
+  readonly nextAction: NextAction;
+  readonly nextPollAfterMs: number | null;
 }
 
 export type Verdict = Refusal | Answer;
+
+export type { RequestRecord };
 
 /** Runs one stage. `undefined` lets the request through. Early stages are synchronous by type. */
 export interface SyncStage {
@@ -73,7 +119,8 @@ export interface SyncStage {
   run(submission: Submission): Verdict | undefined;
 }
 
+/** May answer at once or later; the pipeline goes on without a turn of the loop when it is at once. */
 export interface AsyncStage {
   readonly name: StageName;
-  run(submission: Submission): Promise<Verdict | undefined>;
+  run(submission: Submission): Verdict | undefined | Promise<Verdict | undefined>;
 }
