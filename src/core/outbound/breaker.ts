@@ -50,6 +50,7 @@ export class Breaker {
   #slow = 0;
   #state: BreakerState = 'closed';
   #openedAtMs = 0;
+  #probingSinceMs = 0;
   #pauseMs: number;
   #probesOut = 0;
   #probesWell = 0;
@@ -79,9 +80,11 @@ export class Breaker {
     if (this.#state === 'open') {
       const left = this.#openedAtMs + this.#pauseMs - nowMs;
       if (left > 0) return { kind: 'refused', retryAfterMs: left };
-      this.#become('half_open');
+      this.#probe(nowMs);
     }
     if (this.#state === 'half_open') {
+      // A probe whose result never came back must not keep the door shut for ever.
+      if (nowMs - this.#probingSinceMs > this.#s.openCapMs) this.#probe(nowMs);
       if (this.#probesOut + this.#probesWell >= this.#s.probes) {
         return { kind: 'refused', retryAfterMs: this.#s.openMs };
       }
@@ -132,6 +135,11 @@ export class Breaker {
     ) {
       this.#open(nowMs);
     }
+  }
+
+  #probe(nowMs: number): void {
+    this.#probingSinceMs = nowMs;
+    this.#become('half_open');
   }
 
   #open(nowMs: number): void {

@@ -105,6 +105,15 @@ describe('breaker', () => {
     }
   });
 
+  test('probes that never come back do not keep it half open for ever', () => {
+    const breaker = new Breaker(settings);
+    for (let i = 0; i < 4; i += 1) call(breaker, 'failure', 0);
+    breaker.ask(1000);
+    breaker.ask(1000);
+    expect(breaker.ask(5000).kind).toBe('refused');
+    expect(breaker.ask(5001).kind).toBe('probe');
+  });
+
   test('a result that comes back after the state has changed is no evidence', () => {
     const breaker = new Breaker(settings);
     const early = breaker.ask(0);
