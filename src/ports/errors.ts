@@ -10,3 +10,12 @@ export class UnavailableError extends Error {
 export class OutcomeUnknownError extends Error {
   override readonly name = 'OutcomeUnknownError';
 }
+
+/** The store holds no such SKU: it was never loaded, or its activity is forgotten. Nothing was done. */
+export class UnknownSkuError extends Error {
+  override readonly name = 'UnknownSkuError';
+
+  constructor(activityId: string, skuId: string) {
+    super(`No stock is loaded for SKU ${skuId} of activity ${activityId}`);
+  }
+}

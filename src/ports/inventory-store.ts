@@ -1,4 +1,27 @@
 import type { SkuKey } from '../core/activity.ts';
+import type {
+  Fate,
+  Preload,
+  Rebuild,
+  RequestRecord,
+  ReserveReply,
+  ReserveRequest,
+  SettleReply,
+  StockMark,
+} from '../core/stock/model.ts';
+
+export type {
+  Preload,
+  StockMark,
+  ReserveRequest,
+  ReserveOutcome,
+  ReserveReply,
+  ReleaseReason,
+  RequestRecord,
+  Fate,
+  SettleReply,
+  Rebuild,
+} from '../core/stock/model.ts';
 
 /**
  * Stock, requests, nonces, reservations and the outbox of one SKU, changed only in atomic steps.
@@ -11,6 +34,9 @@ import type { SkuKey } from '../core/activity.ts';
  * - A result is returned only once it would survive a crash of the store's process.
  * - A call whose fate is unknown throws OutcomeUnknownError; one that surely did nothing,
  *   UnavailableError.
+ * - What cannot be throws and changes nothing: RangeError for numbers out of range, UnknownSkuError
+ *   from `adjust` and `setPaused` for a SKU that is not loaded. `settle` of a SKU that is not loaded changes
+ *   nothing and answers a mark of generation 0.
  */
 export interface InventoryStore {
   /** Creates the SKU, or leaves an existing one of the same or a higher generation as it is. */
@@ -18,7 +44,8 @@ export interface InventoryStore {
 
   /**
    * One atomic step for a batch. `seenSequence` is the highest sequence the caller has seen from
-   * this SKU; a store whose own is lower has forgotten, and answers `forgotten`.
+   * this SKU; a store whose own is lower has forgotten: it pauses the SKU and answers `forgotten`, so
+   * that callers who have seen less do not go on selling what is sold. At most `reserveBatchMax`.
    * O(batch size).
    */
   reserve(
@@ -42,7 +69,9 @@ export interface InventoryStore {
 
   /**
    * Adds or removes available units (an operator's restock). Idempotent by `adjustmentId`.
-   * `applied: false` when it would take more than is available.
+   * `applied: false` when it would take more than is available: nothing is remembered, and the same
+   * id may succeed later. RangeError for an id used before with another delta, and for a SKU with
+   * seats.
    */
   adjust(
     sku: SkuKey,
@@ -64,115 +93,18 @@ export interface InventoryStore {
 
   /**
    * Replaces everything known of a SKU by what the durable side says: `available` and live records.
-   * Refused (returns the standing mark) unless `generation` is higher than the store's.
+   * Refused (returns the standing mark) unless `generation` is higher than the store's. A pause
+   * stays. The epoch becomes higher than both `stockEpoch` and the store's, even or odd as the stock
+   * left demands. RangeError when the live units are more than `total`.
    */
   rebuild(sku: SkuKey, state: Rebuild): Promise<StockMark>;
 
+  /**
+   * Removes everything known of a SKU whose activity is over, buried messages included. `false`, and
+   * nothing is removed, while a reservation is held or a message waits in the outbox: somebody is
+   * still owed an outcome. Idempotent.
+   */
+  forget(sku: SkuKey): Promise<boolean>;
+
   close(): Promise<void>;
-}
-
-export interface Preload {
-  readonly total: number;
-  readonly generation: number;
-  readonly stockEpoch: number;
-}
-
-/** Everything that orders a SKU's changes against each other. */
-export interface StockMark {
-  readonly total: number;
-  readonly available: number;
-  /** Units reserved, no order yet. */
-  readonly held: number;
-  /** Units of live orders (pending or paid). */
-  readonly ordered: number;
-  /** Grows by one at each changing step. */
-  readonly sequence: number;
-  readonly generation: number;
-  /** Grows each time the SKU sells out or reopens; even is open, odd is sold out. */
-  readonly stockEpoch: number;
-  readonly paused: boolean;
-}
-
-export interface ReserveRequest {
-  readonly requestId: string;
-  readonly userId: string;
-  readonly personId: string;
-  /** SHA-256 over activity, SKU, person, quantity, seats; hex. */
-  readonly fingerprint: string;
-  /** The pass's `jti`. */
-  readonly nonce: string;
-  readonly quantity: number;
-  /** The person's limit of live units. */
-  readonly limit: number;
-  /** Used when the request is the first: made by the caller, unique. */
-  readonly reservationId: string;
-  /** When it must have become an order. */
-  readonly deadlineMs: number;
-  readonly seats?: readonly string[];
-  readonly activityVersion: number;
-  readonly unitAmountMinor: number;
-  readonly currency: string;
-  /** W3C trace context, so that an order's trace starts at its submit. */
-  readonly traceparent?: string;
-}
-
-export type ReserveOutcome =
-  | { readonly kind: 'reserved'; readonly record: RequestRecord }
-  | { readonly kind: 'existing'; readonly record: RequestRecord }
-  | { readonly kind: 'conflict' }
-  | { readonly kind: 'nonce_used' }
-  | { readonly kind: 'limit_reached'; readonly live: readonly RequestRecord[] }
-  | { readonly kind: 'seat_taken'; readonly seats: readonly string[] }
-  | { readonly kind: 'sold_out' };
-
-export type ReserveReply =
-  | {
-      readonly kind: 'done';
-      readonly outcomes: readonly ReserveOutcome[];
-      readonly mark: StockMark;
-    }
-  | { readonly kind: 'paused'; readonly mark: StockMark }
-  | { readonly kind: 'forgotten'; readonly mark: StockMark }
-  | { readonly kind: 'unknown_sku' };
-
-/**
- * Why units went back. `refused`: the durable side found no stock or no room in the person's limit.
- * `lost`: the reservation belonged to a generation that is gone; the buyer is told RESERVATION_LOST.
- */
-export type ReleaseReason = 'expired' | 'cancelled' | 'deadline' | 'refused' | 'refunded' | 'lost';
-
-/** One request id that reserved, and where its reservation stands. */
-export interface RequestRecord {
-  readonly requestId: string;
-  readonly userId: string;
-  readonly personId: string;
-  readonly fingerprint: string;
-  readonly nonce: string;
-  readonly reservationId: string;
-  readonly quantity: number;
-  readonly seats?: readonly string[];
-  readonly reservedAtMs: number;
-  readonly deadlineMs: number;
-  readonly generation: number;
-  readonly state: 'held' | 'ordered' | 'released';
-  readonly releaseReason?: ReleaseReason;
-}
-
-export interface Fate {
-  readonly reservationId: string;
-  readonly fate: 'ordered' | 'released' | 'retaken';
-  readonly reason?: ReleaseReason;
-}
-
-export interface SettleReply {
-  readonly mark: StockMark;
-  /** How many of the fates changed something. */
-  readonly changed: number;
-}
-
-export interface Rebuild {
-  readonly total: number;
-  readonly generation: number;
-  readonly stockEpoch: number;
-  readonly live: readonly RequestRecord[];
 }

@@ -1,3 +1,7 @@
+import type { OrderMessage } from '../core/stock/model.ts';
+
+export type { OrderMessage } from '../core/stock/model.ts';
+
 /**
  * The road from a reservation to an order: at least once, acknowledged after the commit, bounded.
  * Where the inventory store's outbox is itself the queue (memory, Redis Streams) there is no
@@ -43,27 +47,4 @@ export interface BuriedMessage {
   readonly message: OrderMessage;
   readonly reason: string;
   readonly buriedAtMs: number;
-}
-
-export interface OrderMessage {
-  readonly schemaVersion: 1;
-  readonly messageId: string;
-  readonly activityId: string;
-  readonly skuId: string;
-  readonly activityVersion: number;
-  readonly generation: number;
-  readonly reservationId: string;
-  readonly requestId: string;
-  readonly userId: string;
-  readonly personId: string;
-  readonly fingerprint: string;
-  readonly nonce: string;
-  readonly quantity: number;
-  readonly limit: number;
-  readonly unitAmountMinor: number;
-  readonly currency: string;
-  readonly seats?: readonly string[];
-  readonly reservedAtMs: number;
-  readonly deadlineMs: number;
-  readonly traceparent?: string;
 }
