@@ -1,0 +1,265 @@
+import type { Sku } from '../core/activity.ts';
+import type { Report } from './check.ts';
+import { instantMs } from './config.ts';
+import type {
+  ActivityPlan,
+  Config,
+  IdentityOptions,
+  PlannedInstant,
+  ServerOptions,
+} from './config.ts';
+import { quoted } from './problems.ts';
+import type { Written, WrittenActivity } from './schema.ts';
+import type { Path } from './source.ts';
+import {
+  formatDuration,
+  localInstantMs,
+  parseDurationMs,
+  parseInstant,
+  parseNetwork,
+  parsePrice,
+  parseRate,
+  perSecond,
+} from './values.ts';
+
+/** Longest that stock may be locked without payment. */
+const paymentMaxMs = 30 * 60_000;
+const paymentGraceMaxMs = 15 * 60_000;
+const claimWindowMaxMs = 30 * 60_000;
+const passLifeMaxMs = 10 * 60_000;
+
+/**
+ * From texts to values, and the rules that hold between settings. A part that did not pass the
+ * schema (`clean` says so) is left out, so that everything that can be judged is judged at once;
+ * the result is whole only when nothing was reported. Where a text passed and does not parse, that
+ * is a defect, and throws.
+ * @param nowMs for sales that mix instants and times relative to the start
+ */
+export function buildConfig(
+  written: Written,
+  report: Report,
+  clean: (path: Path) => boolean,
+  nowMs: number,
+): Config | undefined {
+  const server = clean(['server']) ? buildServer(written, report) : undefined;
+  const identity = clean(['identity']) ? buildIdentity(written, report) : undefined;
+  reportRepeats(written.activities, ['activities'], report);
+  const activities = written.activities.flatMap((one, at) => {
+    const path = ['activities', at];
+    reportRepeats(one.skus, [...path, 'skus'], report);
+    return buildActivity(one, path, report, clean, nowMs) ?? [];
+  });
+  if (server === undefined || identity === undefined || !clean([])) return undefined;
+  return {
+    server,
+    dataFolder: written.data,
+    stores: written.stores,
+    identity,
+    activities,
+    budgets: { backlogMax: written.budgets.backlog },
+    telemetry: { logLevel: written.telemetry.log_level },
+  };
+}
+
+/** Two of the same id: the second is the one that is wrong. */
+function reportRepeats(
+  items: readonly { readonly id: string }[],
+  path: Path,
+  report: Report,
+): void {
+  const seen = new Map<string, number>();
+  for (const [at, item] of items.entries()) {
+    // An item that did not pass the schema may be anything.
+    if (typeof item.id !== 'string') continue;
+    const first = seen.get(item.id);
+    if (first === undefined) seen.set(item.id, at);
+    else
+      report(
+        [...path, at, 'id'],
+        `${quoted(item.id)} again`,
+        `an id of its own: ${String(path.at(-1))}[${first}] has this one`,
+      );
+  }
+}
+
+function buildServer({ server }: Written, report: Report): ServerOptions {
+  if (server.port === server.admin_port && server.port !== 0 && server.host === server.admin_host)
+    report(
+      ['server', 'admin_port'],
+      `${server.admin_port}, which is server.port too`,
+      'another port, or 0 for any free one',
+    );
+  return {
+    host: server.host,
+    port: server.port,
+    adminHost: server.admin_host,
+    adminPort: server.admin_port,
+    trustedProxies: server.trusted_proxies.map((text) => sure(parseNetwork(text), text)),
+    region: server.region,
+    ceiling: sure(parseRate(server.ceiling), server.ceiling),
+    maxConnections: server.max_connections,
+  };
+}
+
+function sure<Value>(value: Value | undefined, text: string): Value {
+  if (value === undefined) throw new Error(`passed the schema and does not parse: ${quoted(text)}`);
+  return value;
+}
+
+function buildIdentity({ identity }: Written, report: Report): IdentityOptions {
+  const claims = { userClaim: identity.user_claim, personClaim: identity.person_claim };
+  const { jwks_url: jwksUrl, secret, issuer, audience } = identity;
+  if (identity.mode === 'demo') {
+    for (const key of ['jwks_url', 'secret', 'issuer', 'audience'] as const) {
+      if (identity[key] !== undefined)
+        report(['identity', key], `${key} with mode: demo`, 'mode: jwt, or leave it out', 'key');
+    }
+    return { mode: 'demo', demoAnywhere: identity.demo_anywhere, ...claims };
+  }
+  if (identity.demo_anywhere)
+    report(['identity', 'demo_anywhere'], 'true with mode: jwt', 'mode: demo, or leave it out');
+  if ((jwksUrl === undefined) === (secret === undefined))
+    report(
+      ['identity', 'mode'],
+      jwksUrl === undefined ? 'jwt without keys' : 'jwt with both jwks_url and secret',
+      'jwt with exactly one of jwks_url, secret',
+    );
+  return {
+    mode: 'jwt',
+    keys: secret === undefined ? { jwksUrl: jwksUrl ?? '' } : { secret },
+    ...(issuer === undefined ? {} : { issuer }),
+    ...(audience === undefined ? {} : { audience }),
+    ...claims,
+  };
+}
+
+function buildActivity(
+  written: WrittenActivity,
+  path: Path,
+  report: Report,
+  clean: (path: Path) => boolean,
+  nowMs: number,
+): ActivityPlan | undefined {
+  const within = (...keys: string[]): boolean => keys.every((key) => clean([...path, key]));
+  const times = within('lobby_opens_at', 'opens_at', 'closes_at', 'time_zone')
+    ? buildTimes(written, path, report, nowMs)
+    : undefined;
+  const room = within('room') ? buildRoom(written.room, [...path, 'room'], report) : undefined;
+  const payment = within('payment')
+    ? buildPayment(written.payment, [...path, 'payment'], report)
+    : undefined;
+  if (times === undefined || room === undefined || payment === undefined || !clean(path))
+    return undefined;
+  return {
+    activityId: written.id,
+    name: written.name,
+    revision: written.revision,
+    activityVersion: written.version,
+    timeZone: written.time_zone,
+    skus: written.skus.map(skuOf),
+    room,
+    ...times,
+    ...payment,
+  };
+}
+
+function buildRoom(
+  room: WrittenActivity['room'],
+  path: Path,
+  report: Report,
+): ActivityPlan['room'] {
+  const admissions = perSecond(sure(parseRate(room.max_admissions), room.max_admissions));
+  if (!Number.isInteger(admissions) || admissions < 1)
+    report(
+      [...path, 'max_admissions'],
+      quoted(room.max_admissions),
+      'a whole number of people per second, at least 1/s',
+    );
+  return {
+    mode: room.mode,
+    passLifeMs: boundedMs(room.pass_life, [...path, 'pass_life'], report, 1_000, passLifeMaxMs),
+    claimWindowMs: boundedMs(
+      room.claim_window,
+      [...path, 'claim_window'],
+      report,
+      1_000,
+      claimWindowMaxMs,
+    ),
+    maxAdmissionsPerSecond: admissions,
+    maxActive: room.max_active,
+  };
+}
+
+function buildPayment(
+  { deadline, grace }: WrittenActivity['payment'],
+  path: Path,
+  report: Report,
+): Pick<ActivityPlan, 'paymentDeadlineMs' | 'paymentGraceMs'> {
+  return {
+    paymentDeadlineMs: boundedMs(deadline, [...path, 'deadline'], report, 1_000, paymentMaxMs),
+    paymentGraceMs: boundedMs(grace, [...path, 'grace'], report, 0, paymentGraceMaxMs),
+  };
+}
+
+function boundedMs(
+  text: string,
+  path: Path,
+  report: Report,
+  leastMs: number,
+  mostMs: number,
+): number {
+  const ms = sure(parseDurationMs(text), text);
+  if (ms < leastMs || ms > mostMs)
+    report(path, quoted(text), `${formatDuration(leastMs)} to ${formatDuration(mostMs)}`);
+  return ms;
+}
+
+function skuOf(one: WrittenActivity['skus'][number]): Sku {
+  return {
+    skuId: one.id,
+    name: one.name,
+    price: sure(parsePrice(one.price), one.price),
+    stock: one.stock,
+    maxPerPerson: one.max_per_person,
+  };
+}
+
+/** Clock times become instants here; relative times stay relative. */
+function readInstant(text: string, zone: string, path: Path, report: Report): PlannedInstant {
+  const instant = sure(parseInstant(text), text);
+  if (instant.kind !== 'local') return instant;
+  const atMs = localInstantMs(instant.fields, zone);
+  if (atMs === undefined)
+    report(
+      path,
+      `${quoted(text)}, which clocks in ${zone} show twice or never`,
+      'the same with its offset, such as +01:00 at the end',
+    );
+  return { kind: 'absolute', atMs: atMs ?? 0 };
+}
+
+function buildTimes(
+  written: WrittenActivity,
+  path: Path,
+  report: Report,
+  nowMs: number,
+): Pick<ActivityPlan, 'lobbyOpensAt' | 'opensAt' | 'closesAt'> {
+  const read = (key: 'lobby_opens_at' | 'opens_at' | 'closes_at'): PlannedInstant =>
+    readInstant(written[key], written.time_zone, [...path, key], report);
+  const times = {
+    lobbyOpensAt: read('lobby_opens_at'),
+    opensAt: read('opens_at'),
+    closesAt: read('closes_at'),
+  };
+  const opensAtMs = instantMs(times.opensAt, nowMs);
+  const opens = quoted(written.opens_at);
+  if (instantMs(times.lobbyOpensAt, nowMs) > opensAtMs)
+    report(
+      [...path, 'lobby_opens_at'],
+      quoted(written.lobby_opens_at),
+      `not after opens_at, which is ${opens}`,
+    );
+  if (instantMs(times.closesAt, nowMs) <= opensAtMs)
+    report([...path, 'closes_at'], quoted(written.closes_at), `after opens_at, which is ${opens}`);
+  return times;
+}

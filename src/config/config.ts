@@ -1,0 +1,142 @@
+import type { Activity, RoomMode, Sku } from '../core/activity.ts';
+import type { Rate } from './values.ts';
+
+/**
+ * The configuration as the rest of the system takes it: plain values with units in their names,
+ * nothing left to parse, nothing left to doubt.
+ */
+export interface Config {
+  readonly server: ServerOptions;
+  /** Folder of everything that lasts, as written. */
+  readonly dataFolder: string;
+  readonly stores: StoreOptions;
+  readonly identity: IdentityOptions;
+  readonly activities: readonly ActivityPlan[];
+  readonly budgets: { readonly backlogMax: number };
+  readonly telemetry: { readonly logLevel: LogLevel };
+}
+
+export type LogLevel = 'error' | 'warn' | 'info' | 'debug';
+
+export interface ServerOptions {
+  readonly host: string;
+  /** 0: any free port. */
+  readonly port: number;
+  readonly adminHost: string;
+  readonly adminPort: number;
+  /** Networks in canonical CIDR form. */
+  readonly trustedProxies: readonly string[];
+  readonly region: string;
+  /** Hard limit of this process. */
+  readonly ceiling: Rate;
+  readonly maxConnections: number;
+}
+
+export interface StoreOptions {
+  readonly admission: 'memory';
+  readonly inventory: 'memory';
+  readonly orders: 'pglite';
+  readonly queue: 'memory';
+  /** `always`: on disk before the answer. `os`: handed to the operating system before the answer. */
+  readonly fsync: 'always' | 'os';
+}
+
+export type IdentityOptions =
+  | {
+      readonly mode: 'demo';
+      /** Hand out users to other machines than this one. */
+      readonly demoAnywhere: boolean;
+      readonly userClaim: string;
+      readonly personClaim: string;
+    }
+  | {
+      readonly mode: 'jwt';
+      readonly keys:
+        | { readonly jwksUrl: string }
+        /** HS256 secret, as it was given. Never logged, never shown. */
+        | { readonly secret: string };
+      readonly issuer?: string;
+      readonly audience?: string;
+      readonly userClaim: string;
+      readonly personClaim: string;
+    };
+
+/** At an instant, or so long after the first start. */
+export type PlannedInstant =
+  | { readonly kind: 'relative'; readonly offsetMs: number }
+  | { readonly kind: 'absolute'; readonly atMs: number };
+
+/** One sale as written: its instants may still be relative to the first start. */
+export interface ActivityPlan {
+  readonly activityId: string;
+  readonly name: string;
+  readonly revision: number;
+  readonly activityVersion: number;
+  readonly lobbyOpensAt: PlannedInstant;
+  readonly opensAt: PlannedInstant;
+  readonly closesAt: PlannedInstant;
+  readonly timeZone: string;
+  readonly skus: readonly Sku[];
+  readonly room: {
+    readonly mode: RoomMode;
+    readonly passLifeMs: number;
+    readonly claimWindowMs: number;
+    readonly maxAdmissionsPerSecond: number;
+    readonly maxActive: number;
+  };
+  readonly paymentDeadlineMs: number;
+  /** How much longer an unpaid order is kept while its payment is being processed. */
+  readonly paymentGraceMs: number;
+}
+
+/** Do instants of this sale count from its first start? Then that start must be remembered. */
+export function hasRelativeInstants(plan: ActivityPlan): boolean {
+  return [plan.lobbyOpensAt, plan.opensAt, plan.closesAt].some(({ kind }) => kind === 'relative');
+}
+
+/** An instant, given the first start that relative ones count from. */
+export function instantMs(instant: PlannedInstant, firstStartMs: number): number {
+  return instant.kind === 'absolute' ? instant.atMs : firstStartMs + instant.offsetMs;
+}
+
+/**
+ * The sale with its instants, relative ones counted from `firstStartMs`: the wall time at which this
+ * activity was first served from this data folder. It must be remembered there, or a restart would
+ * open the sale again.
+ * @throws RangeError when the instants do not come in order, quoting them.
+ */
+export function activityOf(plan: ActivityPlan, firstStartMs: number): Activity {
+  const lobbyOpensAtMs = instantMs(plan.lobbyOpensAt, firstStartMs);
+  const opensAtMs = instantMs(plan.opensAt, firstStartMs);
+  const closesAtMs = instantMs(plan.closesAt, firstStartMs);
+  const disorder = instantDisorder(lobbyOpensAtMs, opensAtMs, closesAtMs);
+  if (disorder !== undefined) throw new RangeError(`${plan.activityId}: ${disorder}`);
+  const { activityId, name, revision, activityVersion, timeZone, skus, room } = plan;
+  return {
+    activityId,
+    name,
+    revision,
+    activityVersion,
+    lobbyOpensAtMs,
+    opensAtMs,
+    closesAtMs,
+    timeZone,
+    skus,
+    room,
+    paymentDeadlineMs: plan.paymentDeadlineMs,
+  };
+}
+
+/** What is wrong with the order of the three instants, in words. */
+function instantDisorder(
+  lobbyOpensAtMs: number,
+  opensAtMs: number,
+  closesAtMs: number,
+): string | undefined {
+  const text = (ms: number): string => new Date(ms).toISOString();
+  if (lobbyOpensAtMs > opensAtMs)
+    return `lobby_opens_at ${text(lobbyOpensAtMs)} is after opens_at ${text(opensAtMs)}`;
+  if (opensAtMs >= closesAtMs)
+    return `opens_at ${text(opensAtMs)} is not before closes_at ${text(closesAtMs)}`;
+  return undefined;
+}

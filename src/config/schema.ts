@@ -1,0 +1,324 @@
+import { Type } from 'typebox';
+import type { Static, TSchemaOptions } from 'typebox';
+import { backlogCeilingDefault, passLifeDefaultMs, quantityMax } from '../core/bounds.ts';
+import { formatDuration, kinds } from './values.ts';
+import type { Kind, KindName } from './values.ts';
+
+/**
+ * The configuration file, as data: what may stand where, what it means, and what holds when it is
+ * left out. One description serves the checker, `sluice config schema` for editors, and
+ * docs/CONFIG.md (compared by a test, both ways).
+ *
+ * A property with a `default` may be left out, and is present after checking; one that is `Optional`
+ * may be absent; any other must be written. `x-kind` names a language of values.ts; `x-secret` marks
+ * what is never shown.
+ */
+
+const text = (kind: KindName, description: string, more: TSchemaOptions = {}) => {
+  const { pattern }: Kind = kinds[kind];
+  return Type.String({
+    description,
+    'x-kind': kind,
+    ...(pattern === undefined ? {} : { pattern }),
+    ...more,
+  });
+};
+
+const choice = <const Value extends string>(
+  values: readonly Value[],
+  description: string,
+  fallback: NoInfer<Value>,
+) => Type.Unsafe<Value>({ type: 'string', enum: values, description, default: fallback });
+
+const port = (description: string, fallback: number) =>
+  Type.Integer({ minimum: 0, maximum: 65_535, description, default: fallback });
+
+const closed = { additionalProperties: false } as const;
+
+const server = Type.Object(
+  {
+    host: text('host', 'Where the shop listens.', { default: '127.0.0.1' }),
+    port: port('Port of the shop; 0 takes any free one.', 8080),
+    admin_host: text('host', 'Where the operator page and `/metrics` listen.', {
+      default: '127.0.0.1',
+    }),
+    admin_port: port('Port of the operator page; 0 takes any free one.', 9090),
+    trusted_proxies: Type.Array(text('network', 'A proxy, or a network of proxies.'), {
+      maxItems: 64,
+      default: [],
+      description:
+        'Whose `X-Forwarded-For` is believed, hop by hop from the nearest; from anybody else it is ignored.',
+    }),
+    region: text('id', 'Name of this region; stands in passes.', { default: 'default' }),
+    ceiling: text(
+      'rate',
+      'Hard limit of this process, before anything else is looked at. No rule can raise it.',
+      { default: '20000/s' },
+    ),
+    max_connections: Type.Integer({
+      minimum: 16,
+      maximum: 1_000_000,
+      default: 20_000,
+      description: 'Open connections in total; more are closed at once.',
+    }),
+  },
+  { ...closed, default: {}, description: 'Listening, and the limits of this process.' },
+);
+
+const stores = Type.Object(
+  {
+    admission: choice(['memory'], 'Entries, claims and limits: in memory, journaled.', 'memory'),
+    inventory: choice(['memory'], 'Stock and reservations: in memory, journaled.', 'memory'),
+    orders: choice(['pglite'], 'Orders, payments, audit: PostgreSQL in the data folder.', 'pglite'),
+    queue: choice(['memory'], 'From reservation to order: in memory, journaled.', 'memory'),
+    fsync: choice(
+      ['always', 'os'],
+      '`always`: on disk before the answer, so that even a power cut loses nothing answered. `os`: handed to the operating system, so that a killed process loses nothing.',
+      'always',
+    ),
+  },
+  { ...closed, default: {}, description: 'Where things are kept.' },
+);
+
+const identity = Type.Object(
+  {
+    mode: choice(
+      ['demo', 'jwt'],
+      '`demo`: the shop hands out its own users. `jwt`: users bring a token of yours.',
+      'demo',
+    ),
+    demo_anywhere: Type.Boolean({
+      default: false,
+      description: 'Hand out demo users to other machines than this one too.',
+    }),
+    jwks_url: Type.Optional(text('url', 'Where your public keys are, for `jwt`.')),
+    secret: Type.Optional(
+      Type.String({
+        minLength: 32,
+        maxLength: 1024,
+        'x-secret': true,
+        description: 'Shared secret (HS256) for `jwt`, in place of `jwks_url`.',
+      }),
+    ),
+    issuer: Type.Optional(
+      Type.String({
+        minLength: 1,
+        maxLength: 255,
+        description: 'The `iss` that tokens must name.',
+      }),
+    ),
+    audience: Type.Optional(
+      Type.String({
+        minLength: 1,
+        maxLength: 255,
+        description: 'The `aud` that tokens must name.',
+      }),
+    ),
+    user_claim: Type.String({
+      minLength: 1,
+      maxLength: 64,
+      default: 'sub',
+      description: 'Claim that names the user.',
+    }),
+    person_claim: Type.String({
+      minLength: 1,
+      maxLength: 64,
+      default: 'sub',
+      description:
+        'Claim that purchase limits count, such as the digest of an identity document; one person, one place, one limit.',
+    }),
+  },
+  { ...closed, default: {}, description: 'Who is asking.' },
+);
+
+const sku = Type.Object(
+  {
+    id: text('id', 'Id of the SKU, unique in its activity.'),
+    name: Type.String({ minLength: 1, maxLength: 120, description: 'What buyers read.' }),
+    stock: Type.Integer({
+      minimum: 0,
+      maximum: 100_000_000,
+      description: 'Units on sale when the sale is loaded first; later changes are restocks.',
+    }),
+    price: text('price', 'Price of one unit.'),
+    max_per_person: Type.Integer({
+      minimum: 1,
+      maximum: quantityMax,
+      default: 1,
+      description: 'Units that one person may hold at a time, reserved, ordered and paid together.',
+    }),
+  },
+  closed,
+);
+
+const room = Type.Object(
+  {
+    mode: choice(
+      ['draw', 'fifo', 'passthrough', 'reject'],
+      'Order of release: `draw` shuffles the lobby at opening, `fifo` goes by arrival, `passthrough` lets everyone in, `reject` nobody.',
+      'draw',
+    ),
+    pass_life: text('duration', 'How long a pass is valid.', {
+      default: formatDuration(passLifeDefaultMs),
+    }),
+    claim_window: text('duration', 'How long an admitted person may wait before taking the pass.', {
+      default: '60s',
+    }),
+    max_admissions: text('rate', 'New admissions, never more.', { default: '500/s' }),
+    max_active: Type.Integer({
+      minimum: 1,
+      maximum: 10_000_000,
+      default: 5_000,
+      description: 'Admitted people who have not finished, never more.',
+    }),
+  },
+  { ...closed, default: {}, description: 'The waiting room.' },
+);
+
+const payment = Type.Object(
+  {
+    deadline: text('duration', 'How long an order may stay unpaid; 1s to 30m.', { default: '15m' }),
+    grace: text(
+      'duration',
+      'How much longer it is kept while a payment is being processed; at most 15m.',
+      { default: '2m' },
+    ),
+  },
+  { ...closed, default: {}, description: 'Paying.' },
+);
+
+const activity = Type.Object(
+  {
+    id: text('id', 'Id of the activity.'),
+    name: Type.String({ minLength: 1, maxLength: 120, description: 'What buyers read.' }),
+    revision: Type.Integer({
+      minimum: 1,
+      maximum: 1_000_000_000,
+      default: 1,
+      description: 'Count it up with every edit.',
+    }),
+    version: Type.Integer({
+      minimum: 1,
+      maximum: 1_000_000_000,
+      default: 1,
+      description: 'Count it up only to make every pass already given out invalid.',
+    }),
+    lobby_opens_at: text(
+      'instant',
+      'From when people may join; the same as `opens_at` for no lobby.',
+    ),
+    opens_at: text('instant', 'When the draw is made and the sale begins.'),
+    closes_at: text('instant', 'When it ends.'),
+    time_zone: text('zone', 'Zone of clock times written without an offset, and shown to buyers.', {
+      default: 'UTC',
+    }),
+    skus: Type.Array(sku, { minItems: 1, maxItems: 64, description: 'What is on sale.' }),
+    room,
+    payment,
+  },
+  closed,
+);
+
+const budgets = Type.Object(
+  {
+    backlog: Type.Integer({
+      minimum: 1,
+      maximum: 10_000_000,
+      default: backlogCeilingDefault,
+      description: 'Reservations that wait to become orders; past it new submits are refused.',
+    }),
+  },
+  { ...closed, default: {}, description: 'What the whole can take.' },
+);
+
+const telemetry = Type.Object(
+  {
+    log_level: choice(
+      ['error', 'warn', 'info', 'debug'],
+      'Least important log line that is written.',
+      'info',
+    ),
+  },
+  { ...closed, default: {}, description: 'What it tells about itself.' },
+);
+
+/** What `sluice up` sells when no activities are written: enough to see every phase. */
+const demoSale = {
+  id: 'demo',
+  name: 'Demo sale',
+  lobby_opens_at: '+0s',
+  opens_at: '+30s',
+  closes_at: '+1d',
+  skus: [{ id: 'ticket', name: 'Ticket', stock: 100, price: '20.00 EUR' }],
+};
+
+export const configSchema = Type.Object(
+  {
+    server,
+    data: Type.String({
+      minLength: 1,
+      maxLength: 1024,
+      default: './data',
+      description:
+        'Folder of journals, orders, keys and credentials; relative to where `sluice` is started. One server at a time.',
+    }),
+    stores,
+    identity,
+    activities: Type.Array(activity, {
+      maxItems: 256,
+      default: [demoSale],
+      description: 'The sales. `[]` for none.',
+    }),
+    budgets,
+    telemetry,
+  },
+  { ...closed, title: 'Configuration of Sluice' },
+);
+
+/** The file after checking: every default filled in, texts still as written. */
+export type Written = Static<typeof configSchema>;
+export type WrittenActivity = Written['activities'][number];
+
+/** The parts of JSON Schema that this file uses: what the checker walks. */
+export interface Node {
+  readonly type?: 'object' | 'array' | 'string' | 'integer' | 'boolean';
+  readonly enum?: readonly string[];
+  readonly description?: string;
+  readonly default?: unknown;
+  readonly properties?: Readonly<Record<string, Node>>;
+  readonly required?: readonly string[];
+  readonly items?: Node;
+  readonly minItems?: number;
+  readonly maxItems?: number;
+  readonly minLength?: number;
+  readonly maxLength?: number;
+  readonly minimum?: number;
+  readonly maximum?: number;
+  readonly pattern?: string;
+  readonly 'x-kind'?: KindName;
+  readonly 'x-secret'?: boolean;
+}
+
+/** The schema as plain JSON. */
+export const schemaNode = JSON.parse(JSON.stringify(configSchema)) as Node;
+
+/** JSON Schema (draft 2020-12) for editors: what has a default need not be written. */
+export function publishedSchema(): Readonly<Record<string, unknown>> {
+  return {
+    $schema: 'https://json-schema.org/draft/2020-12/schema',
+    ...published(schemaNode),
+  };
+}
+
+function published(node: Node): Record<string, unknown> {
+  const copy: Record<string, unknown> = { ...node };
+  if (node.items !== undefined) copy['items'] = published(node.items);
+  if (node.properties !== undefined) {
+    const properties = Object.entries(node.properties);
+    copy['properties'] = Object.fromEntries(properties.map(([key, of]) => [key, published(of)]));
+    copy['required'] = (node.required ?? []).filter(
+      (key) => node.properties?.[key]?.default === undefined,
+    );
+  }
+  return copy;
+}
