@@ -39,3 +39,6 @@ export const reserveBatchWindowMs = 1;
 
 /** Unacknowledged messages past which new submits stop. */
 export const backlogCeilingDefault = 100_000;
+
+/** Header fields of one request: a browser behind three proxies sends about forty. */
+export const headersMaxCount = 100;

@@ -91,6 +91,8 @@ export interface Answer {
   /** Short machine word from a closed set: becomes a metric label. */
   readonly reason: string;
   readonly outcome: Outcome;
+  /** As for refusals: answers that share it are the same bytes but for the time. */
+  readonly template?: object;
 }
 
 /** What became of a request, as far as anybody knows; the outcome body without its clock. */
