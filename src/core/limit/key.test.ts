@@ -69,7 +69,7 @@ test('another seed is another hash: collisions cannot be prepared', () => {
 
 test('every bit of the hash is used evenly', () => {
   const hasher = new KeyHasher([11, 12], 'even');
-  const ones = new Array<number>(64).fill(0);
+  const ones = Array.from({ length: 64 }, () => 0);
   const keys = 20_000;
   for (let at = 0; at < keys; at += 1) {
     hasher.hashPair(`10.0.${at >> 8}.${at & 255}`, 'submit');

@@ -29,13 +29,18 @@ function admit(bucket: TokenBucket, times: readonly number[], start = 0): number
 }
 
 test('burst 1 at 1 per 60 s admits exactly 1 of 100 calls at once', () => {
-  expect(admit(bucketOf('1/60s', 1), new Array<number>(100).fill(0))).toBe(1);
+  expect(
+    admit(
+      bucketOf('1/60s', 1),
+      Array.from({ length: 100 }, () => 0),
+    ),
+  ).toBe(1);
 });
 
 test('10/s offered against 5/s for a minute: 5/s admitted throughout, refusals push nothing away', () => {
   const bucket = bucketOf('5/s', 5);
   let state = freshBucket(bucket, 0);
-  const perSecond = new Array<number>(60).fill(0);
+  const perSecond = Array.from({ length: 60 }, () => 0);
   for (let now = 0; now < 60_000_000; now += 100_000) {
     const next = takeTokens(bucket, state, now, 1000);
     state = next.state;
@@ -89,8 +94,8 @@ test.each([0, -1, 0.5, Number.NaN, Infinity])('a cost of %d is an argument error
 
 test('window edge: 100 just before and 100 just after admit about 100, not 200', () => {
   const times = [
-    ...new Array<number>(100).fill(990_000),
-    ...new Array<number>(100).fill(1_010_000),
+    ...Array.from({ length: 100 }, () => 990_000),
+    ...Array.from({ length: 100 }, () => 1_010_000),
   ];
   expect(admit(bucketOf('100/s', 100), times, 990_000)).toBe(102);
 });
