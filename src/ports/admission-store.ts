@@ -1,11 +1,13 @@
 /**
  * Entries, claims and passes of the room: the promises that the door makes to people. Kept apart from
- * the inventory store so that traffic at the door never slows a reservation.
+ * the inventory store so that traffic at the door never slows a reservation. It knows entry ids only:
+ * who stands behind one is not written down here.
  *
  * Promises every implementation keeps (test/contract/admission-store.ts proves them):
  * - One entry per (activity, entry id), however often and from wherever it is asked for.
  * - Cohort and sequence are fixed by the append to the participant log; `closeLobby` is a marker in
  *   the same log: an entry is in the lobby exactly if it stands before the marker.
+ * - What happened to entries later (left, claimed, finished) is a log of its own, in one order.
  * - A result is returned only once it would survive a crash.
  */
 export interface AdmissionStore {
@@ -23,21 +25,29 @@ export interface AdmissionStore {
     fromSequence: number,
     limit: number,
   ): Promise<readonly Participant[]>;
-  /** Entries that left since, in the order of leaving: what the tombstone filter is built from. */
-  tombstones(activityId: string, fromIndex: number, limit: number): Promise<readonly string[]>;
+  /** What happened to entries since, in one order, from `fromIndex` (gapless from 0). */
+  changes(activityId: string, fromIndex: number, limit: number): Promise<readonly EntryChange[]>;
 
   /**
    * One operation: checks the claim window on the store's clock, counts the claim, and fixes attempt
-   * and expiry. Asking again while the pass lives gives the same answer.
+   * and expiry (rounded up to a whole second, which is what a pass can say). Asking again while the
+   * pass lives gives the same answer, even past the claim window. An attempt number is never given
+   * out twice for an entry and SKU, even if the entry leaves and joins again.
    */
   takePass(activityId: string, request: TakePassRequest, nowMs: number): Promise<TakePassReply>;
   /** The bound request has ended, or the person may buy more: the next pass is a new attempt. */
   endAttempt(activityId: string, entryId: string, skuId: string, attempt: number): Promise<void>;
-  /** The admitted entry has finished (order made, given up, expired): it no longer counts as active. */
-  finish(activityId: string, entryId: string, nowMs: number): Promise<void>;
+  /**
+   * The admitted entry has finished, once: it no longer counts as active. `bought` has a reservation,
+   * `gave_up` will not have one, `failed` could not through no fault of its own.
+   */
+  finish(
+    activityId: string,
+    entryId: string,
+    outcome: FinishOutcome,
+    nowMs: number,
+  ): Promise<boolean>;
   counts(activityId: string): Promise<AdmissionCounts>;
-  /** Claims in the order in which they were made, for no-show accounting. */
-  claims(activityId: string, fromIndex: number, limit: number): Promise<readonly Claim[]>;
 
   /** Small durable facts of the control role (secrets, waves): compare-and-set by version. */
   loadState(name: string): Promise<StoredState | undefined>;
@@ -47,8 +57,9 @@ export interface AdmissionStore {
 }
 
 export interface JoinRequest {
+  /** 128 bits, base64url: HMAC over activity and person. */
   readonly entryId: string;
-  readonly userId: string;
+  /** In the activity's order; empty means any. */
   readonly skuIds: readonly string[];
   /** Weight or group from a signed entitlement; 1 and '' otherwise. */
   readonly weight: number;
@@ -62,7 +73,6 @@ export interface JoinReply {
 
 export interface Entry {
   readonly entryId: string;
-  readonly userId: string;
   readonly cohort: 'lobby' | 'late';
   /** Position in the participant log, from 0, gapless. */
   readonly sequence: number;
@@ -73,12 +83,41 @@ export interface Entry {
   readonly left: boolean;
 }
 
+/** A line of the participant log; whether it left later is told by the changes. */
 export interface Participant {
   readonly entryId: string;
   readonly sequence: number;
+  readonly skuIds: readonly string[];
   readonly weight: number;
   readonly group: string;
 }
+
+export type FinishOutcome = 'bought' | 'gave_up' | 'failed';
+
+export type EntryChange =
+  | {
+      readonly kind: 'left';
+      readonly entryId: string;
+      readonly sequence: number;
+      readonly atMs: number;
+    }
+  | {
+      readonly kind: 'claimed';
+      readonly entryId: string;
+      readonly sequence: number;
+      readonly skuId: string;
+      readonly wave: number;
+      readonly attempt: number;
+      readonly atMs: number;
+      readonly expiresAtMs: number;
+    }
+  | {
+      readonly kind: 'finished';
+      readonly entryId: string;
+      readonly sequence: number;
+      readonly outcome: FinishOutcome;
+      readonly atMs: number;
+    };
 
 export interface LobbyMarker {
   /** Participants before the marker. */
@@ -106,18 +145,12 @@ export type TakePassReply =
       /** False when this call only repeated an earlier one. */
       readonly fresh: boolean;
     }
+  /** The claim window has passed, or the pass of this release has expired. */
   | { readonly kind: 'missed' }
+  /** This release's pass is for another SKU, and it still lives. */
+  | { readonly kind: 'other_sku'; readonly skuId: string }
   | { readonly kind: 'left' }
   | { readonly kind: 'unknown_entry' };
-
-export interface Claim {
-  readonly entryId: string;
-  readonly skuId: string;
-  readonly wave: number;
-  readonly attempt: number;
-  readonly claimedAtMs: number;
-  readonly expiresAtMs: number;
-}
 
 export interface AdmissionCounts {
   readonly joined: number;
