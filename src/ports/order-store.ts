@@ -1,6 +1,27 @@
 import type { SkuKey } from '../core/activity.ts';
+import type {
+  CommitFate,
+  Order,
+  OrderState,
+  Payment,
+  PaymentEffect,
+  PaymentEvent,
+  PaymentState,
+  ReleasableReservation,
+} from '../core/orders/model.ts';
 import type { OrderMessage } from './order-queue.ts';
 import type { ReleaseReason } from './inventory-store.ts';
+
+export type {
+  CommitFate,
+  Order,
+  OrderState,
+  Payment,
+  PaymentEffect,
+  PaymentEvent,
+  PaymentState,
+  ReleasableReservation,
+} from '../core/orders/model.ts';
 
 /**
  * The durable record. Only it says who bought. One row per reservation id, ORDERED or RELEASED,
@@ -82,47 +103,12 @@ export interface OrderStore {
   close(): Promise<void>;
 }
 
-export type OrderState = 'PENDING_PAYMENT' | 'PAID' | 'EXPIRED' | 'CANCELLED' | 'REFUNDED';
-
-export interface Order {
-  readonly orderId: string;
-  readonly reservationId: string;
-  readonly requestId: string;
-  readonly activityId: string;
-  readonly skuId: string;
-  readonly userId: string;
-  readonly personId: string;
-  readonly quantity: number;
-  readonly amountMinor: number;
-  readonly currency: string;
-  readonly state: OrderState;
-  readonly createdAtMs: number;
-  readonly payBeforeMs: number;
-  readonly paidAtMs?: number;
-  readonly closedAtMs?: number;
-  readonly seats?: readonly string[];
-}
-
 export interface CommitContext {
   readonly nowMs: number;
   readonly paymentDeadlineMs: (activityId: string) => number;
   /** Makes the order id of a message; must be the same for the same reservation. */
   readonly orderId: (message: OrderMessage) => string;
 }
-
-export type CommitFate =
-  | {
-      readonly reservationId: string;
-      readonly fate: 'ordered';
-      readonly order: Order;
-      readonly fresh: boolean;
-    }
-  | {
-      readonly reservationId: string;
-      readonly fate: 'released';
-      readonly reason: ReleaseReason;
-      readonly fresh: boolean;
-    };
 
 export interface RequestFate {
   readonly reservationId: string;
@@ -150,21 +136,6 @@ export type TransitionReply =
   | { readonly kind: 'done'; readonly order: Order }
   | { readonly kind: 'refused'; readonly order: Order }
   | { readonly kind: 'unknown' };
-
-/** What is known of a reservation even when its message is lost. */
-export type ReleasableReservation = Pick<
-  OrderMessage,
-  | 'reservationId'
-  | 'requestId'
-  | 'activityId'
-  | 'skuId'
-  | 'userId'
-  | 'personId'
-  | 'fingerprint'
-  | 'nonce'
-  | 'generation'
-  | 'quantity'
->;
 
 export interface LiveOrder {
   readonly order: Order;
@@ -215,39 +186,6 @@ export interface OrderCounts {
   readonly released: number;
 }
 
-export type PaymentState =
-  | 'CREATED'
-  | 'PROCESSING'
-  | 'CONFIRMED'
-  | 'FAILED'
-  | 'UNKNOWN'
-  | 'REFUND_DUE'
-  | 'REFUNDED'
-  | 'HELD';
-
-export interface Payment {
-  readonly paymentId: string;
-  readonly orderId: string;
-  readonly provider: string;
-  readonly intentId: string;
-  readonly amountMinor: number;
-  readonly currency: string;
-  readonly state: PaymentState;
-  readonly createdAtMs: number;
-  readonly updatedAtMs: number;
-}
-
-/** What a provider says happened; deduplicated by (provider, event id). */
-export interface PaymentEvent {
-  readonly provider: string;
-  readonly eventId: string;
-  readonly intentId: string;
-  readonly orderId: string;
-  readonly outcome: 'confirmed' | 'failed' | 'refunded';
-  readonly amountMinor: number;
-  readonly currency: string;
-}
-
 export type PaymentEventReply =
   | {
       readonly kind: 'applied';
@@ -258,18 +196,6 @@ export type PaymentEventReply =
   | { readonly kind: 'duplicate' }
   | { readonly kind: 'unknown_order' };
 
-/** What an event led to; `refund_due` says why the money goes back. */
-export type PaymentEffect =
-  | 'order_paid'
-  | 'order_paid_late'
-  | 'failed'
-  | 'held_amount_mismatch'
-  | 'refund_due_late'
-  | 'refund_due_second_channel'
-  | 'refund_due_cancelled'
-  | 'refunded'
-  | 'none';
-
 export interface PaymentStore {
   /** The order's open payment at this provider, made if there is none: one intent however often asked. */
   begin(
@@ -278,7 +204,13 @@ export interface PaymentStore {
     paymentId: string,
     nowMs: number,
   ): Promise<Payment | undefined>;
+  /**
+   * Keeps what the provider answered to the intent. The state moves only where it still may (a
+   * callback may have been faster); the intent id is kept either way.
+   */
   setIntent(paymentId: string, intentId: string, state: PaymentState, nowMs: number): Promise<void>;
+  /** Counts a call to the provider; answers how many since the state was entered. */
+  noteAttempt(paymentId: string, nowMs: number): Promise<number>;
   setState(
     paymentId: string,
     from: readonly PaymentState[],

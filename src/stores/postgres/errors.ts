@@ -43,6 +43,11 @@ export function saysNotNow(code: string): boolean {
   );
 }
 
+/** The server ends the connection with these words, and may have done the statement before. */
+export function endsConnection(code: string | undefined): boolean {
+  return code !== undefined && (code.startsWith('57P') || code.startsWith('08'));
+}
+
 /** A server error as the ports know it, for a statement that surely did nothing. */
 export function toPortError(fields: SqlErrorFields): Error {
   if (saysNotNow(fields.code ?? '')) {
