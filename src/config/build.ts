@@ -1,4 +1,5 @@
 import type { Sku } from '../core/activity.ts';
+import { perSecond } from '../core/limit/rate.ts';
 import type { Report } from './check.ts';
 import { instantMs } from './config.ts';
 import type {
@@ -18,8 +19,7 @@ import {
   parseInstant,
   parseNetwork,
   parsePrice,
-  parseRate,
-  perSecond,
+  readRate,
 } from './values.ts';
 
 /** Longest that stock may be locked without payment. */
@@ -96,7 +96,7 @@ function buildServer({ server }: Written, report: Report): ServerOptions {
     adminPort: server.admin_port,
     trustedProxies: server.trusted_proxies.map((text) => sure(parseNetwork(text), text)),
     region: server.region,
-    ceiling: sure(parseRate(server.ceiling), server.ceiling),
+    ceiling: sure(readRate(server.ceiling), server.ceiling),
     maxConnections: server.max_connections,
   };
 }
@@ -168,7 +168,7 @@ function buildRoom(
   path: Path,
   report: Report,
 ): ActivityPlan['room'] {
-  const admissions = perSecond(sure(parseRate(room.max_admissions), room.max_admissions));
+  const admissions = perSecond(sure(readRate(room.max_admissions), room.max_admissions));
   if (!Number.isInteger(admissions) || admissions < 1)
     report(
       [...path, 'max_admissions'],

@@ -1,5 +1,5 @@
+import type { Rate } from '../core/limit/rate.ts';
 import type { Activity, RoomMode, Sku } from '../core/activity.ts';
-import type { Rate } from './values.ts';
 
 /**
  * The configuration as the rest of the system takes it: plain values with units in their names,

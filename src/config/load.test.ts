@@ -120,6 +120,7 @@ activities:
     expect(problemsOf(laugh.join('\n'))).not.toEqual([]);
     expect(problemsOf('__proto__: { x: 1 }')).toMatchObject([{ path: '__proto__' }]);
     expect(problemsOf('\uE000')).toHaveLength(1);
+    expect(problemsOf('? { a: ${A} }\n: 1')[0]?.found).toBe('a key that is no text');
     expect(problemsOf('data: ${A}\uE000')).toHaveLength(1);
   });
 
@@ -170,7 +171,7 @@ activities:
       fc.property(fc.array(piece, { maxLength: 40 }), (pieces) => {
         load(pieces.join(''));
       }),
-      { numRuns: 500 },
+      { numRuns: 2_000 },
     );
   });
 });

@@ -94,7 +94,15 @@ export function readSource(
       version: '1.2',
     });
     problems.push(...syntaxProblems(document, placeAt, restored));
+    let keysAreText = true;
     visit(document, {
+      Pair(_, pair) {
+        if (isScalar(pair.key)) return;
+        keysAreText = false;
+        const at = isNode(pair.key) ? (pair.key.range?.[0] ?? 0) : 0;
+        const found = pair.key === null ? 'a value without a key' : 'a key that is no text';
+        problems.push({ ...placeAt(at), path: '', found, allowed: 'a name, a colon, a value' });
+      },
       Scalar(_, node, parents) {
         if (typeof node.value !== 'string' || !node.value.includes(tokenOpen)) return;
         const report = (found: string, allowed: string): void => {
@@ -109,7 +117,8 @@ export function readSource(
         made.set(node, expand(node, tokens, environment, report));
       },
     });
-    value = document.errors.length > 0 ? undefined : document.toJS({ maxAliasCount: 64 });
+    const readable = keysAreText && document.errors.length === 0;
+    value = readable ? document.toJS({ maxAliasCount: 64 }) : undefined;
   } catch (error) {
     if (error instanceof RangeError)
       return failed('nesting too deep to read', 'a few levels, as the schema has them');

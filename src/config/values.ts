@@ -1,5 +1,7 @@
 import ipaddr from 'ipaddr.js';
 import { idPattern } from '../core/bounds.ts';
+import { RateSyntaxError, parseRate } from '../core/limit/rate.ts';
+import type { Rate } from '../core/limit/rate.ts';
 
 /**
  * The small languages inside a configuration file: durations, rates, sizes, instants, prices,
@@ -39,28 +41,17 @@ export function formatDuration(ms: number): string {
   return `${ms}ms`;
 }
 
-/** So many per so long, in whole thousandths of one and microseconds: no floating point later. */
-export interface Rate {
-  readonly amountMilli: number;
-  readonly periodUs: number;
-}
+/** For editors; `readRate` is the true test. */
+const ratePattern = /^\d{1,10}(\.\d{1,3})?\/(\d{1,10}(\.\d{1,6})?)?(us|ms|s|m|h|d)$/;
 
-const ratePattern = /^(\d{1,9}(?:\.\d{1,3})?)\/(\d{1,6})?(ms|s|m|h|d)$/;
-
-/** `5/s`, `0.5/s`, `100/10s`, `1/30d`. */
-export function parseRate(text: string): Rate | undefined {
-  const match = ratePattern.exec(text);
-  const unit = unitMs[match?.[3] ?? ''];
-  if (match === null || unit === undefined) return undefined;
-  const count = match[2] === undefined ? 1 : Number(match[2]);
-  const periodUs = count * unit * 1000;
-  if (periodUs <= 0 || count * unit > durationMaxMs) return undefined;
-  return { amountMilli: Math.round(Number(match[1]) * 1000), periodUs };
-}
-
-/** Units per second, for settings that count whole seconds. */
-export function perSecond(rate: Rate): number {
-  return (rate.amountMilli * 1000) / rate.periodUs;
+/** `5/s`, `0.5/s`, `100/10s`, `1/30d`; `undefined` where the limits' own reader refuses. */
+export function readRate(text: string): Rate | undefined {
+  try {
+    return parseRate(text);
+  } catch (error) {
+    if (error instanceof RateSyntaxError) return undefined;
+    throw error;
+  }
 }
 
 const instantPattern =
@@ -264,7 +255,7 @@ export const kinds = {
   rate: {
     allowed: 'so many per so long, such as 5/s, 0.5/s, 100/10s',
     pattern: ratePattern.source,
-    accepts: (text: string) => parseRate(text) !== undefined,
+    accepts: (text: string) => readRate(text) !== undefined,
   },
   instant: {
     allowed:
