@@ -22,15 +22,37 @@ export function encodeKey(parts: readonly string[]): string {
 /** Two words from a secure random source. More are ignored. */
 export type HashSeed = ArrayLike<number>;
 
+/** Marks the length word of a text that has characters above 255, which come two to a word. */
+const wideMark = 0x4000_0000;
+/** Marks the count word of a list, which no length word can equal. */
+const listMark = 0x8000_0000 | 0;
+
 /**
  * Hashes tuples under one seed and one rule. The 64-bit result is left in `low` and `high`, because
  * returning a pair would allocate on every decision.
+ *
+ * What is hashed is a sequence of 32-bit words from which the tuple can be read back, so that no two
+ * tuples are the same input: for each text its length, then its characters, four to a word where all
+ * are Latin-1 (nearly every key), else two to a word with the length marked.
  */
 export class KeyHasher {
   /** First word of the last hash, as a signed 32-bit integer. */
   low = 0;
   /** Second word of the last hash, as a signed 32-bit integer. */
   high = 0;
+  // The state behind the seed and the rule id: every key of this rule starts from here.
+  readonly #r0: number;
+  readonly #r1: number;
+  readonly #r2: number;
+  readonly #r3: number;
+  // The state behind the second part of the last pair. Mostly it is the same again (a route, an
+  // activity), and then only the first part costs time.
+  #second: string | undefined;
+  #s0 = 0;
+  #s1 = 0;
+  #s2 = 0;
+  #s3 = 0;
+  // The working state of everything that is not the inner loop of `hashPair`.
   #v0: number;
   #v1: number;
   #v2: number;
@@ -46,87 +68,117 @@ export class KeyHasher {
     this.#v1 = k1 | 0;
     this.#v2 = 0x6c796765 ^ k0;
     this.#v3 = 0x74656462 ^ k1;
-    // The rule id is absorbed once, here: every key of this rule starts from the state behind it.
-    this.#absorb(ruleId);
+    this.#text(ruleId);
+    this.#r0 = this.#v0;
+    this.#r1 = this.#v1;
+    this.#r2 = this.#v2;
+    this.#r3 = this.#v3;
   }
 
-  /** Hashes (rule, a, b). */
+  /** Hashes (rule, a, b). O(length). */
   hashPair(a: string, b: string): void {
-    let v0 = this.#v0;
-    let v1 = this.#v1;
-    let v2 = this.#v2;
-    let v3 = this.#v3;
-    for (let part = 0; part < 2; part += 1) {
-      const text = part === 0 ? a : b;
-      const length = text.length;
-      // Word −1 is the length, then two characters a word.
-      for (let at = -2; at < length; at += 2) {
-        let word = length;
-        if (at >= 0) {
-          word = text.charCodeAt(at);
-          if (at + 1 < length) word |= text.charCodeAt(at + 1) << 16;
-        }
-        v3 ^= word;
-        v0 = (v0 + v1) | 0;
-        v1 = ((v1 << 5) | (v1 >>> 27)) ^ v0;
-        v0 = (v0 << 16) | (v0 >>> 16);
-        v2 = (v2 + v3) | 0;
-        v3 = ((v3 << 8) | (v3 >>> 24)) ^ v2;
-        v0 = (v0 + v3) | 0;
-        v3 = ((v3 << 7) | (v3 >>> 25)) ^ v0;
-        v2 = (v2 + v1) | 0;
-        v1 = ((v1 << 13) | (v1 >>> 19)) ^ v2;
-        v2 = (v2 << 16) | (v2 >>> 16);
-        v0 ^= word;
-      }
+    if (b !== this.#second) this.#rememberSecond(b);
+    let v0 = this.#s0;
+    let v1 = this.#s1;
+    let v2 = this.#s2;
+    let v3 = this.#s3;
+    const length = a.length;
+    let seen = 0;
+    let word = length;
+    let at = 0;
+    // Written out, not built from #word: this loop is most of what a decision costs.
+    for (;;) {
+      v3 ^= word;
+      v0 = (v0 + v1) | 0;
+      v1 = ((v1 << 5) | (v1 >>> 27)) ^ v0;
+      v0 = (v0 << 16) | (v0 >>> 16);
+      v2 = (v2 + v3) | 0;
+      v3 = ((v3 << 8) | (v3 >>> 24)) ^ v2;
+      v0 = (v0 + v3) | 0;
+      v3 = ((v3 << 7) | (v3 >>> 25)) ^ v0;
+      v2 = (v2 + v1) | 0;
+      v1 = ((v1 << 13) | (v1 >>> 19)) ^ v2;
+      v2 = (v2 << 16) | (v2 >>> 16);
+      v0 ^= word;
+      if (at >= length) break;
+      const c0 = a.charCodeAt(at);
+      const c1 = at + 1 < length ? a.charCodeAt(at + 1) : 0;
+      const c2 = at + 2 < length ? a.charCodeAt(at + 2) : 0;
+      const c3 = at + 3 < length ? a.charCodeAt(at + 3) : 0;
+      seen |= c0 | c1 | c2 | c3;
+      word = c0 | (c1 << 8) | (c2 << 16) | (c3 << 24);
+      at += 4;
+    }
+    if (seen > 255) {
+      this.#restore(this.#s0, this.#s1, this.#s2, this.#s3);
+      this.#text(a);
+      [v0, v1, v2, v3] = [this.#v0, this.#v1, this.#v2, this.#v3];
     }
     this.#finish(v0, v1, v2, v3);
   }
 
   /** Hashes (rule, ...parts). The same as `hashPair` for two parts. */
   hashParts(parts: readonly string[]): void {
-    const before = [this.#v0, this.#v1, this.#v2, this.#v3] as const;
-    for (const part of parts) this.#absorb(part);
-    this.#finish(this.#v0, this.#v1, this.#v2, this.#v3);
-    [this.#v0, this.#v1, this.#v2, this.#v3] = before;
-  }
-
-  #absorb(text: string): void {
-    const length = text.length;
-    this.#word(length);
-    for (let at = 0; at < length; at += 2) {
-      const second = at + 1 < length ? text.charCodeAt(at + 1) : 0;
-      this.#word(text.charCodeAt(at) | (second << 16));
+    const [a, b] = parts;
+    if (parts.length === 2 && a !== undefined && b !== undefined) {
+      this.hashPair(a, b);
+      return;
     }
+    this.#restore(this.#r0, this.#r1, this.#r2, this.#r3);
+    this.#word(listMark | parts.length);
+    for (const part of parts) this.#text(part);
+    this.#finish(this.#v0, this.#v1, this.#v2, this.#v3);
   }
 
-  #word(word: number): void {
-    this.#v3 ^= word;
-    this.#round();
-    this.#v0 ^= word;
+  #rememberSecond(b: string): void {
+    this.#restore(this.#r0, this.#r1, this.#r2, this.#r3);
+    this.#text(b);
+    this.#second = b;
+    this.#s0 = this.#v0;
+    this.#s1 = this.#v1;
+    this.#s2 = this.#v2;
+    this.#s3 = this.#v3;
   }
 
-  #round(): void {
-    let [v0, v1, v2, v3] = [this.#v0, this.#v1, this.#v2, this.#v3];
-    v0 = (v0 + v1) | 0;
-    v1 = ((v1 << 5) | (v1 >>> 27)) ^ v0;
-    v0 = (v0 << 16) | (v0 >>> 16);
-    v2 = (v2 + v3) | 0;
-    v3 = ((v3 << 8) | (v3 >>> 24)) ^ v2;
-    v0 = (v0 + v3) | 0;
-    v3 = ((v3 << 7) | (v3 >>> 25)) ^ v0;
-    v2 = (v2 + v1) | 0;
-    v1 = ((v1 << 13) | (v1 >>> 19)) ^ v2;
-    v2 = (v2 << 16) | (v2 >>> 16);
+  #restore(v0: number, v1: number, v2: number, v3: number): void {
     this.#v0 = v0;
     this.#v1 = v1;
     this.#v2 = v2;
     this.#v3 = v3;
   }
 
-  #finish(a: number, b: number, c: number, d: number): void {
-    let [v0, v1, v2, v3] = [a, b, c ^ 0xff, d];
-    for (let round = 0; round < 3; round += 1) {
+  #text(text: string): void {
+    const perWord = isLatin1(text) ? 4 : 2;
+    const bits = 32 / perWord;
+    this.#word(perWord === 4 ? text.length : text.length | wideMark);
+    for (let at = 0; at < text.length; at += perWord) {
+      let word = 0;
+      for (let n = 0; n < perWord && at + n < text.length; n += 1) {
+        word |= text.charCodeAt(at + n) << (n * bits);
+      }
+      this.#word(word);
+    }
+  }
+
+  #word(word: number): void {
+    this.#v3 ^= word;
+    this.#rounds(1);
+    this.#v0 ^= word;
+  }
+
+  #finish(v0: number, v1: number, v2: number, v3: number): void {
+    this.#restore(v0, v1, v2 ^ 0xff, v3);
+    this.#rounds(3);
+    this.low = this.#v1 ^ this.#v3;
+    this.high = this.#v0 ^ this.#v2;
+  }
+
+  #rounds(count: number): void {
+    let v0 = this.#v0;
+    let v1 = this.#v1;
+    let v2 = this.#v2;
+    let v3 = this.#v3;
+    for (let round = 0; round < count; round += 1) {
       v0 = (v0 + v1) | 0;
       v1 = ((v1 << 5) | (v1 >>> 27)) ^ v0;
       v0 = (v0 << 16) | (v0 >>> 16);
@@ -138,7 +190,11 @@ export class KeyHasher {
       v1 = ((v1 << 13) | (v1 >>> 19)) ^ v2;
       v2 = (v2 << 16) | (v2 >>> 16);
     }
-    this.low = v1 ^ v3;
-    this.high = v0 ^ v2;
+    this.#restore(v0, v1, v2, v3);
   }
+}
+
+function isLatin1(text: string): boolean {
+  for (let at = 0; at < text.length; at += 1) if (text.charCodeAt(at) > 255) return false;
+  return true;
 }
