@@ -18,6 +18,7 @@ let main = document.querySelector('main') as HTMLElement;
 let clockOffsetMs = 0;
 let watch: Watch | undefined;
 let refreshTimer: ReturnType<typeof setTimeout> | undefined;
+let refreshDue = 0;
 let failures = 0;
 /** The buyer has begun to fill in a form: nothing is swapped under their fingers. */
 let touched = false;
@@ -59,7 +60,8 @@ function writeLocalTimes(): void {
   for (const box of main.querySelectorAll<HTMLElement>('[data-local]')) {
     const at = Number(box.dataset.local);
     const here = formatInstant(language, undefined, at);
-    const same = zone === box.dataset.zone || here === formatInstant(language, box.dataset.zone, at);
+    const same =
+      zone === box.dataset.zone || here === formatInstant(language, box.dataset.zone, at);
     box.textContent = same ? words.sameTime : words.yourTime(here);
   }
 }
@@ -121,9 +123,16 @@ function showLink(alive: boolean): void {
   if (!alive) say(text);
 }
 
+/** The sooner of what is asked for wins: events that keep coming must not put it off for ever. */
 function refreshAfter(delayMs: number): void {
+  const due = performance.now() + delayMs;
+  if (refreshTimer !== undefined && refreshDue <= due) return;
   clearTimeout(refreshTimer);
-  refreshTimer = setTimeout(() => void refresh(), delayMs);
+  refreshDue = due;
+  refreshTimer = setTimeout(() => {
+    refreshTimer = undefined;
+    void refresh();
+  }, delayMs);
 }
 
 /** Fetches the page again and swaps its content; a redirect is followed as a page of its own. */
@@ -176,6 +185,7 @@ function begin(): void {
   watch?.stop();
   watch = undefined;
   clearTimeout(refreshTimer);
+  refreshTimer = undefined;
   const now = Number(main.dataset.now);
   if (Number.isFinite(now) && !begun.has(main)) clockOffsetMs = now - Date.now();
   begun.add(main);

@@ -15,7 +15,7 @@ function hash(text: string): number {
 
 /** A calm wave across `width`, closed down to `floor`. */
 function wave(width: number, floor: number, level: number, height: number, phase: number): string {
-  const length = width / 3;
+  const length = width / Math.max(3, Math.round(width / 180));
   let x = -((phase % 1) * length) - length;
   let path = `M${x.toFixed(1)} ${floor}V${level.toFixed(1)}`;
   while (x < width + length) {
@@ -33,7 +33,7 @@ function wave(width: number, floor: number, level: number, height: number, phase
 export function poster(activityId: string): Html {
   const seed = hash(activityId);
   const part = (shift: number, range: number): number => (((seed >>> shift) % 97) / 97) * range;
-  const sunX = 60 + part(0, 280);
+  const sunX = 310 + part(0, 180);
   const sunY = 58 + part(5, 34);
   const radius = 30 + part(9, 18);
   const layers = [
@@ -44,7 +44,7 @@ export function poster(activityId: string): Html {
   const waves = layers
     .map(
       ([name, level, height, phase]) =>
-        `<path class="${name}" d="${wave(400, 180, level, height, phase)}"/>`,
+        `<path class="${name}" d="${wave(800, 180, level, height, phase)}"/>`,
     )
     .join('');
   const rays = [0, 1, 2, 3]
@@ -55,15 +55,15 @@ export function poster(activityId: string): Html {
     })
     .join('');
   return trusted(
-    `<svg class="poster" viewBox="0 0 400 180" preserveAspectRatio="xMidYMax slice" aria-hidden="true" focusable="false"><circle class="sun" cx="${sunX.toFixed(1)}" cy="${sunY.toFixed(1)}" r="${radius.toFixed(1)}"/>${rays}${waves}</svg>`,
+    `<svg class="poster" viewBox="0 0 800 180" preserveAspectRatio="xMidYMax slice" aria-hidden="true" focusable="false"><circle class="sun" cx="${sunX.toFixed(1)}" cy="${sunY.toFixed(1)}" r="${radius.toFixed(1)}"/>${rays}${waves}</svg>`,
   );
 }
 
-/** The gate: bars in moving water; lifted when it is one's turn. */
+/** The gate: bars in moving water; lifted when it is one's turn. Wide, so that any card crops it well. */
 export function gate(open: boolean): Html {
-  const bars = [70, 115, 160, 205, 250].map((x) => `<path d="M${x} 8V96"/>`).join('');
+  const bars = Array.from({ length: 15 }, (_, index) => `<path d="M${24 + index * 48} 12V94"/>`);
   return trusted(
-    `<svg class="gate${open ? ' open' : ''}" viewBox="0 0 320 120" preserveAspectRatio="xMidYMax slice" aria-hidden="true" focusable="false"><g class="flow back"><path d="${wave(640, 120, 66, 12, 0.3)}"/></g><g class="bars">${bars}</g><path class="beam" d="M46 14H274"/><g class="flow front"><path d="${wave(640, 120, 84, 10, 0)}"/></g></svg>`,
+    `<svg class="gate${open ? ' open' : ''}" viewBox="0 0 720 120" preserveAspectRatio="xMidYMax slice" aria-hidden="true" focusable="false"><g class="flow back"><path d="${wave(1080, 120, 66, 9, 0.3)}"/></g><g class="bars">${bars.join('')}</g><path class="beam" d="M-9 12H729"/><g class="flow front"><path d="${wave(1080, 120, 84, 8, 0)}"/></g></svg>`,
   );
 }
 
@@ -77,6 +77,11 @@ export function mark(logoText: string): Html {
     ? html`<span class="logo">${markPath}</span>`
     : html`<span class="logo letters" aria-hidden="true">${logoText}</span>`;
 }
+
+/** A large tick that says: done. */
+export const seal = trusted(
+  '<svg class="seal" viewBox="0 0 64 64" aria-hidden="true" focusable="false"><circle cx="32" cy="32" r="30"/><path d="M19 33l9 9 18-20"/></svg>',
+);
 
 export const tick = trusted(
   '<svg class="tick" viewBox="0 0 16 16" aria-hidden="true" focusable="false"><path d="M3 8.500l3.200 3.200L13 5"/></svg>',

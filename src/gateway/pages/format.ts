@@ -41,21 +41,22 @@ export function formatCount(language: Language, count: number): string {
 
 /** Day, time and offset in a zone: `Sat 14 Mar, 20:00 GMT+8`. `zone` undefined is the browser's own. */
 export function formatInstant(language: Language, zone: string | undefined, atMs: number): string {
-  const format = remember(instantFormats, `${language} ${zone ?? ''}`, () => {
-    const options: Intl.DateTimeFormatOptions = {
-      weekday: 'short',
-      month: 'short',
-      day: 'numeric',
-      hour: '2-digit',
-      minute: '2-digit',
-      second: '2-digit',
-      hourCycle: 'h23',
-      timeZoneName: 'shortOffset',
-      ...(zone === undefined ? {} : { timeZone: zone }),
-    };
-    return new Intl.DateTimeFormat(language === 'en' ? 'en-GB' : 'zh-CN', options);
-  });
-  return format.format(atMs);
+  const make = (options: Intl.DateTimeFormatOptions): Intl.DateTimeFormat =>
+    remember(
+      instantFormats,
+      `${language} ${zone ?? ''} ${Object.keys(options).join()}`,
+      () =>
+        new Intl.DateTimeFormat(language === 'en' ? 'en-GB' : 'zh-CN', {
+          ...options,
+          ...(zone === undefined ? {} : { timeZone: zone }),
+        }),
+    );
+  const day = make({ weekday: 'short', month: 'short', day: 'numeric' }).format(atMs);
+  const time = make({ hour: '2-digit', minute: '2-digit', second: '2-digit', hourCycle: 'h23' });
+  const offset = make({ timeZoneName: 'shortOffset' })
+    .formatToParts(atMs)
+    .find((part) => part.type === 'timeZoneName')?.value;
+  return `${day}${language === 'en' ? ', ' : ' '}${time.format(atMs)} ${offset ?? ''}`.trimEnd();
 }
 
 /** A clock face counting down: `0:07`, `12:30`, `3:00:00`, and days in words. Never below zero. */

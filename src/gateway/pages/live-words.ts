@@ -6,7 +6,7 @@ import type { Language } from './language.ts';
  * script rewrites them in place, from the same functions, so that both always say the same.
  */
 export interface LiveWords {
-  /** The large figure before the draw, when nobody has a place yet. */
+  /** The chance before the draw, when nobody has a place yet. */
   readonly noPlaceYet: string;
   readonly place: (position: number) => string;
   readonly ahead: (ahead: number | null) => string;
@@ -27,7 +27,7 @@ export interface LiveWords {
 const share = (ratio: number): string => `${Math.round(ratio * 100)}%`;
 
 const en: LiveWords = {
-  noPlaceYet: 'Equal chance',
+  noPlaceYet: 'Equal for everyone',
   place: (position) => formatCount('en', position),
   ahead: (ahead) => (ahead === null ? 'Not drawn yet' : formatCount('en', ahead)),
   wait: (eta) => (eta === null ? 'Not known yet' : formatSpan('en', eta.low_ms, eta.high_ms)),
@@ -53,7 +53,7 @@ const en: LiveWords = {
 };
 
 const zh: LiveWords = {
-  noPlaceYet: '机会均等',
+  noPlaceYet: '人人均等',
   place: (position) => formatCount('zh', position),
   ahead: (ahead) => (ahead === null ? '尚未抽签' : formatCount('zh', ahead)),
   wait: (eta) => (eta === null ? '暂不可知' : formatSpan('zh', eta.low_ms, eta.high_ms)),

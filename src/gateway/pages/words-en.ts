@@ -90,6 +90,12 @@ export const en = {
   lobbyText:
     'Everyone here has the same chance. The draw is made when the sale opens; there is nothing to do until then.',
   waitingHeading: 'You have a place',
+  waitingText:
+    'The draw is made. People are let in from the front, as fast as stock and system allow.',
+  drawIn: 'The draw is made in',
+  chanceDrawLabel: 'Your chance',
+  placeLabelPlain: 'Your place',
+  placeAfterDraw: 'Known after the draw',
   placeLabel: 'Your place, about',
   aheadLabel: 'Ahead of you, at most',
   waitLabel: 'Estimated wait',

@@ -1,4 +1,5 @@
 import type { Order } from '../../../ports/order-store.ts';
+import { poster, seal } from '../art.ts';
 import type { PageActivity } from '../deps.ts';
 import { formatMoney } from '../format.ts';
 import { type Html, type HtmlValue, attr, html } from '../html.ts';
@@ -34,11 +35,11 @@ export function orderPage(
     content: html`<article class="columns order">
 <section ${attr('class', paid ? 'card turn won' : pending ? 'card turn' : 'card calm')}>
 ${facts.refused !== undefined && html`<p class="notice" role="alert">${facts.refused === 'pay' ? w.payRefused : w.cancelRefused}</p>`}
-<h1>${heading}</h1><p class="lede">${text}</p>
+${paid && seal}<h1>${heading}</h1><p class="lede">${text}</p>
 ${pending && html`<p class="big"><span class="label">${w.payLeft}</span>${countdown(view, order.payBeforeMs, true)}</p>`}
 ${pending && payForm(view, order, facts)}
 </section>
-<section class="card receipt"><h2>${sale?.activity.name ?? w.orderPageTitle}</h2><dl>
+<section class="card receipt"><div class="strip">${poster(order.activityId)}</div><h2>${sale?.activity.name ?? w.orderPageTitle}</h2><dl>
 ${row(w.orderItem, sku?.name ?? order.skuId)}
 ${row(w.orderQuantity, order.quantity)}
 ${order.seats !== undefined && order.seats.length > 0 && row('#', order.seats.join(', '))}

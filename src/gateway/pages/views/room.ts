@@ -5,7 +5,6 @@ import { formatMoney } from '../format.ts';
 import { type Html, type HtmlValue, attr, html } from '../html.ts';
 import { type View, countdown, renderPage } from '../layout.ts';
 import { orderCard } from './activity.ts';
-import { phaseClock } from './home.ts';
 
 /** The page that a waiting person looks at: one heading for each state, figures in fixed places. */
 export function roomPage(view: View, sale: PageActivity, standing: Standing): string {
@@ -23,7 +22,7 @@ export function roomPage(view: View, sale: PageActivity, standing: Standing): st
         }
       : {}),
     content: html`<article class="place">
-<section ${attr('class', turn ? 'card turn' : 'card')} ${attr('data-state', standing.state)} ${attr('data-drawn', standing.position !== null)}>
+<section ${attr('class', turn ? 'card turn' : 'card')} ${attr('data-state', standing.state)} ${attr('data-drawn', String(standing.position !== null))}>
 ${gate(turn)}
 <p class="over"><a href="/a/${activity.activityId}">${activity.name}</a></p>
 <h1>${headings(view, standing)[0]}</h1>
@@ -41,7 +40,7 @@ function headings(view: View, standing: Standing): readonly [string, string] {
     case 'waiting':
       return standing.position === null
         ? [w.lobbyHeading, w.lobbyText]
-        : [w.waitingHeading, w.keepOpen];
+        : [w.waitingHeading, w.waitingText];
     case 'admitted':
       return [w.turnHeading, w.turnText];
     case 'claimed':
@@ -88,8 +87,13 @@ function stateBody(view: View, sale: PageActivity, standing: Standing): HtmlValu
 function figures(view: View, sale: PageActivity, standing: Standing): Html {
   const w = view.words;
   const live = view.live;
-  const drawn = standing.position !== null;
-  return html`<div class="big"><span class="label">${drawn ? w.placeLabel : view.words.phase[sale.phase]}</span><output id="place" ${attr('class', drawn ? 'figure' : 'figure word')}>${standing.position === null ? live.noPlaceYet : live.place(standing.position)}</output>${!drawn && phaseClock(view, sale)}</div>
+  const fine = html`<p class="fine" id="link" data-live="${live.live}" data-lost="${live.reconnecting}">${w.keepOpen}</p>`;
+  if (standing.position === null) {
+    return html`<p class="big"><span class="label">${w.drawIn}</span>${countdown(view, sale.activity.opensAtMs, true)}</p>
+<dl class="figures"><div><dt>${w.chanceDrawLabel}</dt><dd>${live.noPlaceYet}</dd></div><div><dt>${w.placeLabelPlain}</dt><dd>${w.placeAfterDraw}</dd></div></dl>
+${fine}`;
+  }
+  return html`<div class="big"><span class="label">${w.placeLabel}</span><output id="place" class="figure">${live.place(standing.position)}</output></div>
 <svg class="lane" viewBox="0 0 320 14" preserveAspectRatio="none" aria-hidden="true" focusable="false"><path class="bed" d="M4 7H316"/><path class="gone" id="lane" pathLength="100" d="M4 7H316"/></svg>
 <dl class="figures">
 <div><dt>${w.aheadLabel}</dt><dd id="ahead">${live.ahead(standing.ahead)}</dd></div>
@@ -97,7 +101,7 @@ function figures(view: View, sale: PageActivity, standing: Standing): Html {
 <div><dt>${w.chanceLabel}</dt><dd id="chance" ${attr('class', standing.sell_through)}>${live.chance[standing.sell_through]}</dd></div>
 </dl>
 <p class="fine" id="held">${live.held(standing.eta?.held_ratio ?? null)}</p>
-<p class="fine" id="link" data-live="${live.live}" data-lost="${live.reconnecting}">${w.keepOpen}</p>`;
+${fine}`;
 }
 
 function claimForm(view: View, sale: PageActivity, label: string): Html {
