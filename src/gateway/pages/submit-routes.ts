@@ -78,14 +78,17 @@ export function registerSubmitRoutes(app: FastifyInstance, deps: PagesDeps): voi
       const who = await page.person();
       if (who === undefined) return page.goTo(`/a/${activityId}`);
       const path = requestPath(activityId, requestId, sku.skuId);
+      const follow = (): FastifyReply => {
+        page.setCookie('sluice-request', `${activityId}/${sku.skuId}/${requestId}`, requestSeconds);
+        return page.goTo(path);
+      };
       const result = await deps.takePass(activityId, who.person, sku.skuId, page.connection);
       if (result.kind !== 'pass') {
         // The pass may be over because this very request used it: then its outcome is the answer.
         const earlier = await deps.requestStatus(who.person, activityId, sku.skuId, requestId);
-        if (earlier !== undefined) return page.goTo(path);
+        if (earlier !== undefined) return follow();
         return withoutPass(page, sale, result);
       }
-      page.setCookie('sluice-request', `${activityId}/${sku.skuId}/${requestId}`, requestSeconds);
       let outcome: PageOutcome;
       try {
         outcome = await deps.submit(
@@ -102,10 +105,10 @@ export function registerSubmitRoutes(app: FastifyInstance, deps: PagesDeps): voi
         );
       } catch (error) {
         // It may have reserved. The status page asks for the same request until it is known.
-        if (error instanceof OutcomeUnknownError) return page.goTo(path);
+        if (error instanceof OutcomeUnknownError) return follow();
         throw error;
       }
-      if (outcome.orderId !== null || isPending(outcome)) return page.goTo(path);
+      if (outcome.orderId !== null || isPending(outcome)) return follow();
       return page.page(codes[outcome.code].http, requestPage(page.view, sale, sku.skuId, outcome));
     },
   );
