@@ -52,14 +52,14 @@ export class Buyer {
         this.#press(dossier);
         return;
       case stage.queued:
-        if (request !== undefined) this.#ask(dossier, dossier.current);
+        if (request !== undefined) this.ask(dossier, dossier.current);
         return;
       case stage.deciding:
-        if (request?.orderId === undefined) this.#ask(dossier, dossier.current);
+        if (request?.orderId === undefined) this.ask(dossier, dossier.current);
         else this.#decide(dossier, request.orderId);
         return;
       case stage.paying:
-        this.#ask(dossier, dossier.current);
+        this.ask(dossier, dossier.current);
         return;
       default:
         throw new RangeError(`buyer woken in stage ${scene.people.stage[person]}`);
@@ -131,6 +131,14 @@ export class Buyer {
     if (request === undefined) return;
     dossier.questions += 1;
     const told = this.#listen(dossier, request, call, reply);
+    if (reply.status === 404) {
+      // Nothing of that id: it never reserved, whatever was feared.
+      if (request.toldQueued) {
+        scene.witness.breach(12, `request ${request.id} was told QUEUED and then NOT_FOUND`);
+      }
+      request.uncertain = false;
+      request.state = 'REFUSED';
+    }
     if (people.stage[call.person] === stage.done || dossier.current !== call.detail) return;
     if (told !== undefined && told.state !== 'UNKNOWN') {
       people.tries[call.person] = 0;
@@ -142,9 +150,7 @@ export class Buyer {
       return;
     }
     if (reply.status === 404) {
-      // Nothing of that id: it never reserved. Another try with the same id, if the pass lives.
-      request.uncertain = false;
-      request.state = 'REFUSED';
+      // Another try with the same id, if the pass lives.
       this.#backToSubmit(dossier, 50);
       return;
     }
@@ -305,12 +311,12 @@ export class Buyer {
   #questionAll(dossier: Dossier): void {
     if (!Witness.suspicious(dossier)) return;
     dossier.requests.forEach((request, index) => {
-      if (isLive(request.state) && request.liveFromMs >= request.liveToMs)
-        this.#ask(dossier, index);
+      if (isLive(request.state) && request.liveFromMs >= request.liveToMs) this.ask(dossier, index);
     });
   }
 
-  #ask(dossier: Dossier, index: number): void {
+  /** Asks what became of one of a person's requests. */
+  ask(dossier: Dossier, index: number): void {
     const request = dossier.requests[index];
     if (request === undefined) return;
     const text = this.#scene.writer.status(dossier.person, request.id, dossier.skuId);

@@ -172,6 +172,11 @@ export class Crowd implements Scene {
     this.#tasks.push(this.now() + afterMs, task);
   }
 
+  /** Asks what became of a request, on its person's behalf. */
+  ask(dossier: Dossier, index: number): void {
+    this.#buyer.ask(dossier, index);
+  }
+
   #dealSkus(): void {
     const { skus, scenario } = this.#plan;
     if (skus.length < 2) return;

@@ -51,14 +51,10 @@ export class Series {
     return this.#columns[name].reduce((sum, value) => sum + value, 0);
   }
 
-  /** Events per second over the seconds from the first with one to the last with one. */
+  /** Events per second, over the seconds in which there were any. */
   rate(name: SeriesName): number {
-    const column = this.#columns[name];
-    const first = column.findIndex((value) => value > 0);
-    if (first < 0) return 0;
-    let last = column.length - 1;
-    while (column[last] === 0) last -= 1;
-    return Math.round((this.total(name) / (last - first + 1)) * 10) / 10;
+    const busy = this.#columns[name].filter((value) => value > 0).length;
+    return busy === 0 ? 0 : Math.round((this.total(name) / busy) * 10) / 10;
   }
 
   #second(nowMs: number): number {

@@ -1,0 +1,91 @@
+import { Asker, member, numberOf } from './ask.ts';
+
+/** Units of one activity, summed over its SKUs, as the operator sees them. */
+export interface StockView {
+  readonly total: number;
+  /** Of live orders, paid or not. */
+  readonly sold: number;
+  /** Reserved, no order yet. */
+  readonly held: number;
+  readonly available: number;
+}
+
+/** The operator's side of a target, where a credential for it is at hand. */
+export class BackOffice {
+  readonly #asker: Asker;
+
+  constructor(url: string, token: string) {
+    this.#asker = new Asker(new URL(url), token);
+  }
+
+  close(): void {
+    this.#asker.close();
+  }
+
+  /** @throws Error when the endpoint is not there or answers in another shape. */
+  async stock(activityId: string): Promise<StockView> {
+    const json = await this.#get(`/admin/v1/stock?activity_id=${activityId}`);
+    const rows = member(json, 'skus');
+    if (!Array.isArray(rows)) throw new Error(`stock: expected "skus", found ${brief(json)}`);
+    const sum = { total: 0, sold: 0, held: 0, available: 0 };
+    for (const row of rows) {
+      const owner = member(row, 'activity_id');
+      if (owner !== undefined && owner !== activityId) continue;
+      const paid = numberOf(member(row, 'paid'));
+      const pending = numberOf(member(row, 'pending'));
+      const total = numberOf(member(row, 'total'));
+      const held = numberOf(member(row, 'held'));
+      const available = numberOf(member(row, 'available'));
+      if (
+        total === undefined ||
+        held === undefined ||
+        available === undefined ||
+        paid === undefined ||
+        pending === undefined
+      ) {
+        throw new Error(
+          `stock: expected total, paid, pending, held, available; found ${brief(row)}`,
+        );
+      }
+      sum.total += total;
+      sum.sold += paid + pending;
+      sum.held += held;
+      sum.available += available;
+    }
+    return sum;
+  }
+
+  /** What the flow ledger does not find again; 0 when it closes. */
+  async ledgerResidual(): Promise<number> {
+    const json = await this.#get('/admin/v1/ledger');
+    const residual = numberOf(member(json, 'residual'));
+    if (residual === undefined)
+      throw new Error(`ledger: expected "residual", found ${brief(json)}`);
+    return residual;
+  }
+
+  /** What a reconciliation finds, without repairing it. */
+  async findings(): Promise<readonly string[]> {
+    const answer = await this.#asker.post('/admin/v1/reconcile', { dry_run: true });
+    if (answer.status !== 200) {
+      throw new Error(`reconcile: answered ${answer.status} ${brief(answer.json)}`);
+    }
+    const findings = member(answer.json, 'findings');
+    if (!Array.isArray(findings)) {
+      throw new Error(`reconcile: expected "findings", found ${brief(answer.json)}`);
+    }
+    return findings.map((finding) => brief(finding));
+  }
+
+  async #get(path: string): Promise<unknown> {
+    const answer = await this.#asker.get(path);
+    if (answer.status !== 200) {
+      throw new Error(`GET ${path.split('?', 1)[0]}: answered ${answer.status}`);
+    }
+    return answer.json;
+  }
+}
+
+function brief(value: unknown): string {
+  return (JSON.stringify(value) ?? String(value)).slice(0, 300);
+}

@@ -1,0 +1,96 @@
+import type { TimerHandle, Timers } from '../../ports/clock.ts';
+import type { Asker } from './ask.ts';
+import { member, numberOf } from './ask.ts';
+import type { BackOffice, StockView } from './back-office.ts';
+import { messageOf } from './sale.ts';
+import type { Witness } from './witness.ts';
+
+/**
+ * An onlooker beside the crowd: twice a second it reads what anybody may read (availability and its
+ * epoch) and, with a credential, the operator's stock. What never may happen, not even for a moment,
+ * is called out at once.
+ */
+export class Monitor {
+  readonly #shop: Asker;
+  readonly #office: BackOffice | undefined;
+  readonly #witness: Witness;
+  readonly #activityId: string;
+  readonly #skus: readonly string[];
+  readonly #epochs = new Map<string, number>();
+  #timer: TimerHandle | undefined;
+  #busy = false;
+  epochsRead = 0;
+  stocksRead = 0;
+  /** Questions that were not answered; an overloaded shop may do that. */
+  unanswered = 0;
+  lastError = '';
+  lastStock: StockView | undefined;
+
+  constructor(
+    shop: Asker,
+    office: BackOffice | undefined,
+    witness: Witness,
+    activityId: string,
+    skus: readonly string[],
+  ) {
+    this.#shop = shop;
+    this.#office = office;
+    this.#witness = witness;
+    this.#activityId = activityId;
+    this.#skus = skus;
+  }
+
+  start(timers: Timers): void {
+    this.#timer = timers.every(500, () => {
+      // A slow answer delays the next look; looks never pile up.
+      if (this.#busy) return;
+      this.#busy = true;
+      void this.look().finally(() => {
+        this.#busy = false;
+      });
+    });
+  }
+
+  stop(): void {
+    this.#timer?.cancel();
+  }
+
+  /** One look at everything. Never rejects. */
+  async look(): Promise<void> {
+    try {
+      for (const skuId of this.#skus) await this.#lookAtEpoch(skuId);
+      if (this.#office !== undefined) await this.#lookAtStock(this.#office);
+    } catch (error) {
+      this.unanswered += 1;
+      this.lastError = messageOf(error);
+    }
+  }
+
+  async #lookAtEpoch(skuId: string): Promise<void> {
+    const path = `/v1/activities/${this.#activityId}/skus/${skuId}/availability`;
+    const answer = await this.#shop.get(path);
+    const epoch = numberOf(member(answer.json, 'stock_epoch'));
+    if (answer.status !== 200 || epoch === undefined) {
+      this.unanswered += 1;
+      this.lastError = `availability answered ${answer.status}`;
+      return;
+    }
+    this.epochsRead += 1;
+    const before = this.#epochs.get(skuId);
+    if (before !== undefined && epoch < before) {
+      this.#witness.breach(8, `stock epoch of ${skuId} was ${before} and then ${epoch}`);
+    }
+    this.#epochs.set(skuId, Math.max(before ?? 0, epoch));
+  }
+
+  async #lookAtStock(office: BackOffice): Promise<void> {
+    const stock = await office.stock(this.#activityId);
+    this.stocksRead += 1;
+    this.lastStock = stock;
+    const { total, sold, held, available } = stock;
+    if (available < 0 || sold < 0 || held < 0) {
+      this.#witness.breach(1, `negative stock: ${JSON.stringify(stock)}`);
+    }
+    if (sold > total) this.#witness.breach(1, `sold ${sold} of ${total}`);
+  }
+}
