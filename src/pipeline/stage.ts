@@ -28,6 +28,8 @@ export interface Submission {
   readonly deviceHash: string | undefined;
   readonly idempotencyKey: string | undefined;
   readonly traceparent: string | undefined;
+  /** It relies on a cookie, and no page of ours sent it. */
+  readonly fromForeignOrigin: boolean;
 
   /** Reads and checks the body, once; waits for the network. Never rejects. */
   readBody(): Promise<SubmitBody | Refusal>;

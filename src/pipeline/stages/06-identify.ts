@@ -27,6 +27,15 @@ const signIn = (reason: string, detail: string): FixedRefusal => ({
 export const noUserToken = signIn('user_token_missing', 'no user token; sign in and send it');
 export const badUserToken = signIn('user_token_invalid', 'the user token is not valid here');
 
+export const foreignOrigin: FixedRefusal = {
+  decision: 'reject',
+  stage: 'identify',
+  code: 'FORBIDDEN_ORIGIN',
+  scope: 'user',
+  reason: 'foreign_origin',
+  detail: 'a change by cookie must come from a page of this site; Origin says otherwise',
+};
+
 export const identityDown: FixedRefusal = {
   decision: 'reject',
   stage: 'identify',
@@ -117,6 +126,7 @@ export function identifyStage(identity: IdentityVerifier, passes: PassVerifier):
       const { target, userToken } = submission;
       if (target === undefined) throw new Error('identify runs after sold_out has set the target');
       if (userToken === undefined) return refuse(noUserToken);
+      if (submission.fromForeignOrigin) return refuse(foreignOrigin);
       const found = identity.verify(userToken, submission.nowMs);
       return found instanceof Promise
         ? found.then((later) => withPerson(submission, target, later))

@@ -1,0 +1,155 @@
+import type { Refusal } from '../core/decision.ts';
+import type { Answer, Outcome, Verdict } from '../pipeline/stage.ts';
+import { codes } from '../wire/codes.ts';
+
+/**
+ * Verdicts as bytes. A million people may get the same refusal in a second, so what does not change
+ * from one to the next is rendered once: everything but the time and the moment to come back. Both
+ * stand at the end of the body, and the rest is a string kept by its template object.
+ */
+export interface HttpAnswer {
+  readonly status: number;
+  /** Name, value, name, value …; `Content-Length` is added by whoever sends it. */
+  readonly headers: readonly string[];
+  readonly body: string;
+}
+
+/** Largest hint that is ever told, ms: a day. Longer waits are "not in this sale". */
+export const retryAfterMaxMs = 86_400_000;
+
+interface Template {
+  readonly status: number;
+  readonly headers: readonly string[];
+  /** The body up to its last members, without the closing brace. */
+  readonly head: string;
+}
+
+const noStore = ['Cache-Control', 'no-store', 'X-Content-Type-Options', 'nosniff'] as const;
+const problemHeaders = ['Content-Type', 'application/problem+json', ...noStore] as const;
+export const jsonHeaders = ['Content-Type', 'application/json', ...noStore] as const;
+
+/** Name under which a code is a problem type (RFC 9457): stable, and no address that could vanish. */
+export const problemType = (code: string): string => `urn:sluice:problem:${code.toLowerCase()}`;
+
+export class Renderer {
+  readonly #templates = new WeakMap<object, Template>();
+  #timeMs = Number.NaN;
+  #timeText = '';
+
+  /** `server_time` of this millisecond; many answers share one. */
+  serverTime(nowMs: number): string {
+    if (nowMs !== this.#timeMs) {
+      this.#timeText = new Date(nowMs).toISOString();
+      this.#timeMs = nowMs;
+    }
+    return this.#timeText;
+  }
+
+  verdict(verdict: Verdict, nowMs: number): HttpAnswer {
+    return verdict.decision === 'reject'
+      ? this.refusal(verdict, nowMs)
+      : this.answer(verdict, nowMs);
+  }
+
+  refusal(refusal: Refusal, nowMs: number): HttpAnswer {
+    const template = this.#kept(refusal.template, () => problemTemplate(refusal));
+    const { retryAfterMs, extra } = refusal;
+    let body = template.head;
+    let { headers } = template;
+    if (extra !== undefined) {
+      for (const [name, value] of Object.entries(extra)) {
+        body += `,${JSON.stringify(name)}:${JSON.stringify(value)}`;
+      }
+    }
+    if (retryAfterMs !== undefined) {
+      const waitMs = Math.min(Math.max(1, Math.ceil(retryAfterMs)), retryAfterMaxMs);
+      body += `,"retry_after_ms":${waitMs}`;
+      headers = [...headers, 'Retry-After', String(Math.ceil(waitMs / 1000))];
+    }
+    if (refusal.headers !== undefined) headers = [...headers, ...refusal.headers.flat()];
+    body += `,"server_time":"${this.serverTime(nowMs)}"}`;
+    return { status: template.status, headers, body };
+  }
+
+  answer(answer: Answer, nowMs: number): HttpAnswer {
+    const template = this.#kept(answer.template, () =>
+      outcomeTemplate(answer.code, answer.outcome),
+    );
+    const body = `${template.head},"server_time":"${this.serverTime(nowMs)}"}`;
+    return { status: template.status, headers: template.headers, body };
+  }
+
+  /** The status route's answer: the same shape, under the code that fits the state. */
+  outcome(outcome: Outcome, nowMs: number): HttpAnswer {
+    const template = outcomeTemplate(codeOfState(outcome), outcome, 200);
+    const body = `${template.head},"server_time":"${this.serverTime(nowMs)}"}`;
+    return { status: template.status, headers: template.headers, body };
+  }
+
+  /** Any JSON body that is nobody else's business to keep. */
+  json(status: number, body: object, headers: readonly string[] = jsonHeaders): HttpAnswer {
+    return { status, headers, body: JSON.stringify(body) };
+  }
+
+  /** Extra members are not in the template, so a refusal with them may still share one. */
+  #kept(key: object | undefined, make: () => Template): Template {
+    if (key === undefined) return make();
+    const known = this.#templates.get(key);
+    if (known !== undefined) return known;
+    const made = make();
+    this.#templates.set(key, made);
+    return made;
+  }
+}
+
+function problemTemplate(refusal: Refusal): Template {
+  const entry = codes[refusal.code];
+  const scope = refusal.scope ?? 'route';
+  const members = {
+    type: problemType(refusal.code),
+    title: entry.title,
+    status: entry.http,
+    detail: refusal.detail,
+    code: refusal.code,
+    scope,
+    reason: refusal.reason,
+    ...(refusal.ruleId === undefined ? {} : { rule_id: refusal.ruleId }),
+    retryable: entry.retryable,
+    next_action: refusal.nextAction ?? entry.nextAction,
+  };
+  const headers: string[] = [...problemHeaders];
+  if (refusal.code === 'RATE_LIMITED') headers.push('Sluice-Limited', scope);
+  if (entry.http === 401) headers.push('WWW-Authenticate', 'Bearer realm="sluice"');
+  return { status: entry.http, headers, head: open(members) };
+}
+
+function outcomeTemplate(code: Answer['code'], outcome: Outcome, status?: number): Template {
+  const members = {
+    request_id: outcome.requestId,
+    activity_id: outcome.activityId,
+    sku_id: outcome.skuId,
+    state: outcome.state,
+    code,
+    message: outcome.message,
+    reservation_id: outcome.reservationId,
+    order_id: outcome.orderId,
+    pay_before: outcome.payBeforeMs === null ? null : new Date(outcome.payBeforeMs).toISOString(),
+    quantity: outcome.quantity,
+    retryable: outcome.retryable,
+    next_action: outcome.nextAction,
+    next_poll_after_ms: outcome.nextPollAfterMs,
+  };
+  return { status: status ?? codes[code].http, headers: jsonHeaders, head: open(members) };
+}
+
+/** JSON without its closing brace, to be continued. */
+function open(members: object): string {
+  return JSON.stringify(members).slice(0, -1);
+}
+
+function codeOfState(outcome: Outcome): Answer['code'] {
+  if (outcome.state === 'QUEUED') return 'SECKILL_QUEUED';
+  // The code that says "ask for the same request id", which is what unknown means.
+  if (outcome.state === 'UNKNOWN') return 'DEPENDENCY_UNAVAILABLE';
+  return outcome.state === 'SOLD_OUT' ? 'SECKILL_SOLD_OUT' : 'REQUEST_REPLAYED';
+}

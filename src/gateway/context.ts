@@ -1,0 +1,43 @@
+import type { IncomingMessage } from 'node:http';
+import { clientAddress } from '../core/limit/address.ts';
+import type { SubmitPipeline } from '../pipeline/pipeline.ts';
+import type { Renderer } from './answer.ts';
+import type { AvailabilityBoard } from './availability.ts';
+import type { GatewayDeps } from './deps.ts';
+import type { Exchanges } from './exchange.ts';
+import { headerText } from './head.ts';
+
+/** What the lanes share. */
+export interface GatewayContext {
+  readonly deps: GatewayDeps;
+  readonly renderer: Renderer;
+  readonly exchanges: Exchanges;
+  readonly pipeline: SubmitPipeline;
+  readonly board: AvailabilityBoard;
+}
+
+/** The sender's canonical address, after trusted proxies. */
+export function addressOf(context: GatewayContext, request: IncomingMessage): string {
+  return clientAddress(
+    request.socket.remoteAddress,
+    headerText(request, 'x-forwarded-for'),
+    context.deps.settings.proxies,
+  );
+}
+
+/**
+ * From this very machine: the last hop is loopback and nobody says that they forward for somebody
+ * else. A proxy on this machine that is not configured as trusted must not make the whole internet
+ * look local.
+ */
+export function isFromHere(context: GatewayContext, request: IncomingMessage): boolean {
+  const { proxies } = context.deps.settings;
+  const peer = request.socket.remoteAddress;
+  const forwarded =
+    request.headers['x-forwarded-for'] !== undefined ||
+    request.headers['forwarded'] !== undefined ||
+    request.headers['via'] !== undefined;
+  if (forwarded && (peer === undefined || !proxies.contains(peer))) return false;
+  const address = addressOf(context, request);
+  return address === '::1' || address.startsWith('127.');
+}

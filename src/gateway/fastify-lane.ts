@@ -1,0 +1,417 @@
+import type { IncomingMessage, ServerResponse } from 'node:http';
+import fastify, { type FastifyInstance, type FastifyReply, type FastifyRequest } from 'fastify';
+import { bodyMaxBytes } from '../core/bounds.ts';
+import { type FixedRefusal, type Refusal, refuse } from '../core/decision.ts';
+import { OutcomeUnknownError, UnavailableError } from '../ports/errors.ts';
+import { spreadRetryMs } from '../pipeline/health.ts';
+import type { KnownPerson } from '../pipeline/identity.ts';
+import { limitRefusals } from '../pipeline/limit-refusal.ts';
+import { bodyTooLarge, refuseHead } from '../pipeline/stages/01-receive.ts';
+import { foreignOrigin, noUserToken, refusalOfIdentity } from '../pipeline/stages/06-identify.ts';
+import { jsonHeaders } from './answer.ts';
+import { readRawBody } from './body.ts';
+import { addressOf, type GatewayContext } from './context.ts';
+import { Credentials } from './credentials.ts';
+import { requestHead } from './head.ts';
+import type { Call, RouteReply, RouteSpec } from './route.ts';
+import { serveStream } from './stream.ts';
+import { invalidBody } from './submission.ts';
+import { checkerOf, parseJson } from './validate.ts';
+
+/**
+ * Everything that a crowd does not repeat by the million: routed by Fastify, with the pages beside it.
+ * A route's own handler sees checked values only. The order is the same as in the submit path:
+ * head, shed, instance, source, then the body, the person, the work.
+ */
+
+const sourceLimits = limitRefusals('source', 'too many requests; come back when told');
+const personLimits = limitRefusals(
+  'person',
+  'too many requests from this user; come back when told',
+);
+
+const shed: FixedRefusal = {
+  decision: 'reject',
+  stage: 'shed',
+  code: 'SYSTEM_OVERLOADED',
+  scope: 'system',
+  reason: 'admission_budget',
+  detail: 'the admission budget of this moment is used',
+};
+
+const noSuchRoute: FixedRefusal = {
+  decision: 'reject',
+  stage: 'receive',
+  code: 'NOT_FOUND',
+  reason: 'route',
+  detail: 'nothing is served under this path',
+};
+
+const wrongMethod: FixedRefusal = {
+  ...noSuchRoute,
+  code: 'METHOD_NOT_ALLOWED',
+  reason: 'method',
+  detail: 'this path does not take this method',
+};
+
+const partAway: FixedRefusal = {
+  decision: 'reject',
+  stage: 'reserve',
+  code: 'DEPENDENCY_UNAVAILABLE',
+  scope: 'system',
+  reason: 'store_unavailable',
+  detail: 'a needed part did not answer; nothing was done; ask again',
+};
+
+const partUnknown: FixedRefusal = {
+  ...partAway,
+  reason: 'outcome_unknown',
+  detail: 'a needed part did not answer in time; ask how things stand before trying again',
+};
+
+const ourFault: FixedRefusal = {
+  ...partAway,
+  reason: 'internal_error',
+  detail: 'something went wrong here; ask how things stand before trying again',
+};
+
+const bodyAborted: FixedRefusal = {
+  decision: 'reject',
+  stage: 'receive',
+  code: 'REQUEST_TIMEOUT',
+  reason: 'body_aborted',
+  detail: 'the connection ended before the body was complete',
+};
+
+const wrongMedia: FixedRefusal = {
+  ...noSuchRoute,
+  code: 'UNSUPPORTED_MEDIA_TYPE',
+  reason: 'media_type',
+  detail: 'the body is of a media type that this path does not take',
+};
+
+/** What the ledger is told of a request of this lane, once its answer is out. */
+interface Exit {
+  readonly stage: string;
+  readonly decision: 'handle' | 'reject' | 'fail';
+  readonly reason: string;
+}
+
+export interface FastifyLane {
+  /** Serves any request that the hot lane left. */
+  handle(request: IncomingMessage, response: ServerResponse): void;
+  close(): Promise<void>;
+}
+
+export async function fastifyLane(
+  context: GatewayContext,
+  routes: readonly RouteSpec[],
+  document: object,
+): Promise<FastifyLane> {
+  const app = fastify({
+    logger: false,
+    bodyLimit: bodyMaxBytes,
+    requestIdHeader: false,
+    exposeHeadRoutes: true,
+    routerOptions: { maxParamLength: 128, ignoreTrailingSlash: false },
+    frameworkErrors: (error, request, reply) => {
+      // A URL that cannot be decoded, before any route is known.
+      const refusal = invalidBody(
+        [{ path: 'url', found: error.code, allowed: 'a well-formed URL path' }],
+        'receive',
+      );
+      void request;
+      answerReply(context, reply, refusal);
+    },
+  });
+  const exits = new WeakMap<IncomingMessage, Exit>();
+  const methods = allowedMethods(routes);
+
+  app.setNotFoundHandler((request, reply) => {
+    const allowed = methods(request.url);
+    const refusal =
+      allowed === undefined
+        ? refuse(noSuchRoute)
+        : refuse(wrongMethod, undefined, [['Allow', allowed]]);
+    exits.set(request.raw, { stage: 'receive', decision: 'reject', reason: refusal.reason });
+    answerReply(context, reply, refusal);
+  });
+  app.setErrorHandler((error, request, reply) => {
+    const refusal = refusalOfError(context, 'page', error);
+    exits.set(request.raw, exitOf('page', refusal));
+    answerReply(context, reply, refusal);
+  });
+
+  void app.register(async (scope) => {
+    // Bodies are read by the lane itself, once limits have agreed.
+    scope.removeAllContentTypeParsers();
+    scope.addContentTypeParser('*', (_request, _payload, done) => done(null, undefined));
+    for (const route of routes) {
+      if (route.handle !== undefined) addRoute(scope, context, route, exits);
+    }
+    scope.get('/openapi.json', (request, reply) => {
+      exits.set(request.raw, { stage: 'openapi', decision: 'handle', reason: 'document' });
+      reply.hijack();
+      context.exchanges.write(request.raw, reply.raw, context.renderer.json(200, document));
+    });
+  });
+  context.deps.pages?.(app, { deps: context.deps });
+  await app.ready();
+
+  return {
+    handle(request, response) {
+      const { exchanges, deps } = context;
+      exchanges.begin(request);
+      deps.ledger.arrived();
+      response.once('close', () => {
+        const exit = exits.get(request) ?? {
+          stage: 'page',
+          decision: response.statusCode >= 500 ? 'fail' : 'handle',
+          reason: `http_${response.statusCode}`,
+        };
+        deps.ledger.left(exit.stage, exit.decision, exit.reason);
+        exchanges.end(request);
+      });
+      app.routing(request, response);
+    },
+    close: () => app.close(),
+  };
+}
+
+function addRoute(
+  scope: FastifyInstance,
+  context: GatewayContext,
+  route: RouteSpec,
+  exits: WeakMap<IncomingMessage, Exit>,
+): void {
+  const serve = routeServer(context, route);
+  scope.route({
+    method: route.method,
+    url: route.path.replaceAll(/\{(\w+)\}/g, ':$1'),
+    handler: async (request, reply) => {
+      reply.hijack();
+      const said = await serve(request);
+      exits.set(request.raw, exitOf(route.operationId, said));
+      write(context, reply, said);
+    },
+  });
+}
+
+/** One route from raw request to reply; never rejects. */
+function routeServer(
+  context: GatewayContext,
+  route: RouteSpec,
+): (request: FastifyRequest) => Promise<RouteReply> {
+  const { deps } = context;
+  const checkParams = route.params === undefined ? undefined : checkerOf(route.params);
+  const checkBody =
+    route.body === undefined || route.rawBody === true ? undefined : checkerOf(route.body);
+
+  return async (fastifyRequest) => {
+    const request = fastifyRequest.raw;
+    const nowUs = deps.clock.monoUs();
+    const nowMs = deps.clock.wallMs();
+    const address = addressOf(context, request);
+    const { settings } = deps;
+    const credentials = new Credentials(request, settings.proxies, settings.secure ?? false);
+    const changes = route.method !== 'GET';
+    try {
+      const refused = refuseEarly(context, route, request, address, nowUs);
+      if (refused !== undefined) return refused;
+      const params = checkParams?.(fastifyRequest.params);
+      if (params?.ok === false) {
+        return invalidBody(
+          params.errors.map((error) => ({ ...error, path: `path:${error.path.slice(1)}` })),
+          'receive',
+        );
+      }
+      const person = await whoAsks(context, route, credentials, nowMs);
+      if (person !== undefined && 'decision' in person) return person;
+      if (changes && route.auth !== 'none' && credentials.fromForeignOrigin) {
+        return refuse(foreignOrigin);
+      }
+      if (person !== undefined) {
+        const limited = deps.limits.person(
+          route.limits,
+          person.userId,
+          credentials.deviceHash,
+          nowUs,
+        );
+        if (limited !== undefined) return personLimits(limited);
+      }
+      const body = await readBody(route, request);
+      if ('decision' in body) return body;
+      const checked = checkBody?.(body.value);
+      if (checked?.ok === false) return invalidBody(checked.errors, 'receive');
+      const call: Call = {
+        context,
+        request,
+        credentials,
+        nowMs,
+        nowUs,
+        address,
+        params: (fastifyRequest.params ?? {}) as Readonly<Record<string, string>>,
+        body: body.value,
+        bodyText: body.text,
+        rawBody: body.bytes,
+        ...(person === undefined ? {} : { person }),
+      };
+      return (await route.handle?.(call)) ?? refuse(noSuchRoute);
+    } catch (error) {
+      return refusalOfError(context, route.operationId, error);
+    }
+  };
+}
+
+function refuseEarly(
+  context: GatewayContext,
+  route: RouteSpec,
+  request: IncomingMessage,
+  address: string,
+  nowUs: number,
+): Refusal | undefined {
+  const { health, limits, random } = context.deps;
+  const head = refuseHeadOf(route, request);
+  if (head !== undefined || route.priority === undefined) return head;
+  if (!health.admit(route.priority, address)) return refuse(shed, spreadRetryMs(random));
+  const limited =
+    limits.instance(route.limits, nowUs) ?? limits.source(route.limits, address, nowUs);
+  return limited === undefined ? undefined : sourceLimits(limited);
+}
+
+function refuseHeadOf(route: RouteSpec, request: IncomingMessage): Refusal | undefined {
+  const head = requestHead(request);
+  const hasBody = head.contentLength !== undefined || isChunked(request);
+  if (route.body === undefined || route.rawBody === true || !hasBody || head.contentLength === 0) {
+    // Nothing to parse: only what holds for every request.
+    return refuseHead(
+      { ...head, contentType: 'application/json', contentEncoding: undefined },
+      undefined,
+    );
+  }
+  return refuseHead(head, undefined);
+}
+
+function isChunked(request: IncomingMessage): boolean {
+  return request.headers['transfer-encoding'] !== undefined;
+}
+
+/** The verified person; undefined where the route does without. */
+async function whoAsks(
+  context: GatewayContext,
+  route: RouteSpec,
+  credentials: Credentials,
+  nowMs: number,
+): Promise<KnownPerson | Refusal | undefined> {
+  if (route.auth === 'none') return undefined;
+  const { userToken } = credentials;
+  const optional = route.auth === 'user_or_entry' && credentials.entryToken !== undefined;
+  if (userToken === undefined) return optional ? undefined : refuse(noUserToken);
+  const found = await context.deps.identity.verify(userToken, nowMs);
+  if (found.kind === 'person') return { userId: found.userId, personId: found.personId };
+  return optional ? undefined : refusalOfIdentity(found);
+}
+
+interface ReadBody {
+  readonly value: unknown;
+  readonly text: string;
+  readonly bytes: Uint8Array;
+}
+
+async function readBody(route: RouteSpec, request: IncomingMessage): Promise<ReadBody | Refusal> {
+  const nothing = { value: {}, text: '', bytes: new Uint8Array() };
+  if (route.body === undefined) return nothing;
+  const raw = await readRawBody(request);
+  if (raw.kind === 'too_large') return bodyTooLarge;
+  if (raw.kind === 'aborted') return refuse(bodyAborted);
+  const { bytes } = raw;
+  if (route.rawBody === true) return { value: undefined, text: '', bytes };
+  if (bytes.length === 0 && route.bodyOptional === true) return nothing;
+  const parsed = parseJson(bytes);
+  return parsed.ok ? { ...parsed, bytes } : invalidBody([parsed.error], 'receive');
+}
+
+/** Stores that did not answer are said so; anything else is a fault of ours, logged and said so. */
+function refusalOfError(context: GatewayContext, where: string, error: unknown): Refusal {
+  if (error instanceof UnavailableError) return refuse(partAway, 1_000);
+  if (error instanceof OutcomeUnknownError) return refuse(partUnknown, 1_000);
+  const framework = refusalOfFramework(error);
+  if (framework !== undefined) return framework;
+  context.deps.log.error('request_failed', {
+    where,
+    error: error instanceof Error ? (error.stack ?? error.message) : String(error),
+  });
+  return refuse(ourFault, 1_000);
+}
+
+/** Fastify's own refusals (media type, size, malformed URL), in our words. */
+function refusalOfFramework(error: unknown): Refusal | undefined {
+  if (typeof error !== 'object' || error === null || !('statusCode' in error)) return undefined;
+  switch (error.statusCode) {
+    case 413:
+      return bodyTooLarge;
+    case 415:
+      return refuse(wrongMedia);
+    case 400:
+      return invalidBody(
+        [{ path: '', found: 'a malformed request', allowed: 'well-formed HTTP' }],
+        'receive',
+      );
+    default:
+      return undefined;
+  }
+}
+
+function exitOf(stage: string, said: RouteReply): Exit {
+  if (!('decision' in said)) {
+    return {
+      stage,
+      decision: 'handle',
+      reason: 'stream' in said ? 'stream' : `http_${said.status}`,
+    };
+  }
+  const failed = said.code === 'DEPENDENCY_UNAVAILABLE';
+  return { stage, decision: failed ? 'fail' : 'reject', reason: said.reason };
+}
+
+function write(context: GatewayContext, reply: FastifyReply, said: RouteReply): void {
+  if ('decision' in said) {
+    answerReply(context, reply, said);
+    return;
+  }
+  if ('stream' in said) {
+    const target = serveStream(reply.raw);
+    if (reply.request.raw.method !== 'HEAD') return said.stream(target);
+    target.start();
+    return target.end();
+  }
+  const type = said.body === undefined ? [] : ['Content-Type', 'application/json'];
+  const extra = said.headers ?? jsonHeaders.slice(2);
+  const cookies = (said.cookies ?? []).flatMap((cookie) => ['Set-Cookie', cookie]);
+  const headers = said.headers === jsonHeaders ? jsonHeaders : [...type, ...extra];
+  context.exchanges.write(reply.request.raw, reply.raw, {
+    status: said.status,
+    headers: [...headers, ...cookies],
+    body: said.body === undefined ? '' : JSON.stringify(said.body),
+  });
+}
+
+function answerReply(context: GatewayContext, reply: FastifyReply, refusal: Refusal): void {
+  reply.hijack();
+  const { renderer, deps, exchanges } = context;
+  exchanges.write(reply.request.raw, reply.raw, renderer.refusal(refusal, deps.clock.wallMs()));
+}
+
+/** Path → the methods that it takes, for `Allow`; undefined for a path that nobody serves. */
+function allowedMethods(routes: readonly RouteSpec[]): (url: string) => string | undefined {
+  const rows = routes.map((route) => ({
+    method: route.method,
+    pattern: new RegExp(`^${route.path.replaceAll(/\{\w+\}/g, '[^/]+')}$`),
+  }));
+  rows.push({ method: 'GET', pattern: /^\/openapi\.json$/ });
+  return (url) => {
+    const path = url.split('?', 1)[0] ?? '';
+    const methods = rows.filter((row) => row.pattern.test(path)).map((row) => row.method);
+    return methods.length === 0 ? undefined : [...new Set(methods)].join(', ');
+  };
+}

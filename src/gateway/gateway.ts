@@ -1,0 +1,184 @@
+import type { IncomingMessage, ServerResponse } from 'node:http';
+import { type FixedRefusal, refuse } from '../core/decision.ts';
+import { headersMaxCount } from '../core/bounds.ts';
+import { SubmitPipeline } from '../pipeline/pipeline.ts';
+import { Renderer } from './answer.ts';
+import { AvailabilityBoard } from './availability.ts';
+import type { GatewayContext } from './context.ts';
+import type { GatewayDeps } from './deps.ts';
+import { Exchanges } from './exchange.ts';
+import { fastifyLane } from './fastify-lane.ts';
+import { HotLane } from './hot-lane.ts';
+import { openApiDocument } from './openapi.ts';
+import { routeTable } from './routes/table.ts';
+import { httpServer } from './server.ts';
+import { streamsFor } from './standing-events.ts';
+
+/**
+ * The gateway: one server, two lanes.
+ *
+ *                          ┌─ submit, status, standing ──▶ hot lane (by hand)
+ *     socket ─▶ parser ─▶ ─┤
+ *                          └─ everything else ──────────▶ Fastify: JSON routes and pages
+ *
+ * It is stateless: whatever it answers stands in a store or follows from a token.
+ */
+export interface Gateway {
+  listen(): Promise<GatewayAddress>;
+  /** Where it listens; undefined before `listen`. */
+  address(): GatewayAddress | undefined;
+  /**
+   * Takes nothing new, finishes what is in progress within `drainMs`, then ends what is left.
+   * Resolves when every connection is gone. Idempotent.
+   */
+  close(options: { readonly drainMs: number }): Promise<void>;
+  /** Requests without an answer yet: what the ledger calls "in system". */
+  readonly inSystem: number;
+  /** Open event streams. */
+  readonly streams: number;
+  readonly board: AvailabilityBoard;
+  readonly pipeline: SubmitPipeline;
+}
+
+export interface GatewayAddress {
+  readonly host: string;
+  readonly port: number;
+  /** `http://host:port`, for people and tests. */
+  readonly url: string;
+}
+
+const noHost: FixedRefusal = {
+  decision: 'reject',
+  stage: 'receive',
+  code: 'INVALID_ARGUMENT',
+  reason: 'host',
+  detail: 'HTTP/1.1 needs exactly one Host header',
+};
+
+const tooManyHeaders: FixedRefusal = {
+  ...noHost,
+  code: 'HEADERS_TOO_LARGE',
+  reason: 'header_count',
+  detail: `more header fields than the ${headersMaxCount} allowed`,
+};
+
+/** Wires the lanes. Rejects when routes contradict each other: a fault of the program. */
+export async function createGateway(deps: GatewayDeps, version = '0'): Promise<Gateway> {
+  const context: GatewayContext = {
+    deps,
+    renderer: new Renderer(),
+    exchanges: new Exchanges(),
+    board: new AvailabilityBoard(deps.inventory, deps.orders, deps.clock, (sku, error) =>
+      deps.log.warn('availability_read_failed', { ...sku, error: String(error) }),
+    ),
+    pipeline: new SubmitPipeline({
+      ...deps.submit,
+      activities: deps.activities,
+      status: deps.status,
+      random: deps.random,
+      health: deps.health,
+      limits: deps.limits,
+      flags: deps.flags,
+      identity: deps.identity,
+      backlog: deps.backlog,
+      ...(deps.backlogCeiling === undefined ? {} : { backlogCeiling: deps.backlogCeiling }),
+      ledger: deps.ledger,
+      onError: (what, error) =>
+        deps.log.error('stage_failed', {
+          what,
+          error: error instanceof Error ? (error.stack ?? error.message) : String(error),
+        }),
+    }),
+  };
+  const hot = new HotLane(context);
+  const rest = await fastifyLane(context, routeTable, openApiDocument(routeTable, version));
+  const http = httpServer(context, (request, response) => {
+    if (refuseAnywhere(context, request, response)) return;
+    if (!hot.take(request, response)) rest.handle(request, response);
+  });
+  let where: GatewayAddress | undefined;
+  let closing: Promise<void> | undefined;
+
+  async function shutDown(drainMs: number): Promise<void> {
+    context.exchanges.startClosing();
+    const gone = http.closed();
+    streamsFor(context).closeAll();
+    await raceTimer(context, context.exchanges.idle(), drainMs);
+    http.endAll();
+    await gone;
+    await rest.close();
+  }
+
+  return {
+    async listen() {
+      const { address, port, family } = await http.listen();
+      const host = family === 'IPv6' ? `[${address}]` : address;
+      where = { host: address, port, url: `http://${host}:${port}` };
+      return where;
+    },
+    address: () => where,
+    close({ drainMs }) {
+      closing ??= shutDown(drainMs);
+      return closing;
+    },
+    get inSystem() {
+      return context.exchanges.open;
+    },
+    get streams() {
+      return streamsFor(context).open;
+    },
+    board: context.board,
+    pipeline: context.pipeline,
+  };
+}
+
+/** What is wrong with a request whatever it asks for. */
+function refuseAnywhere(
+  context: GatewayContext,
+  request: IncomingMessage,
+  response: ServerResponse,
+): boolean {
+  const { url = '', rawHeaders } = request;
+  if (!url.startsWith('/')) request.url = pathOfAbsolute(url);
+  const hostMissing = request.headers.host === undefined && request.httpVersion === '1.1';
+  const tooMany = rawHeaders.length >>> 1 > headersMaxCount;
+  // Two Hosts are two answers to "whose site is this"; Node keeps the first and says nothing.
+  if (!hostMissing && !tooMany && !twoHosts(rawHeaders)) return false;
+  const refusal = refuse(tooMany ? tooManyHeaders : noHost);
+  const { deps, exchanges, renderer } = context;
+  exchanges.begin(request);
+  deps.ledger.arrived();
+  deps.ledger.left('receive', 'reject', refusal.reason);
+  exchanges.send(request, response, renderer.refusal(refusal, deps.clock.wallMs()));
+  return true;
+}
+
+function twoHosts(rawHeaders: readonly string[]): boolean {
+  let hosts = 0;
+  for (let at = 0; at < rawHeaders.length; at += 2) {
+    const name = rawHeaders[at];
+    if (name?.length === 4 && name.toLowerCase() === 'host') hosts += 1;
+  }
+  return hosts > 1;
+}
+
+/** `http://host/path` as some proxies send it; anything else has no path of ours. */
+function pathOfAbsolute(url: string): string {
+  if (!/^https?:\/\//i.test(url) || !URL.canParse(url)) return '/*';
+  const { pathname, search } = new URL(url);
+  return pathname + search;
+}
+
+async function raceTimer(
+  context: GatewayContext,
+  work: Promise<void>,
+  timeoutMs: number,
+): Promise<void> {
+  let stop = (): void => undefined;
+  const over = new Promise<void>((resolve) => {
+    const timer = context.deps.timers.after(timeoutMs, resolve);
+    stop = () => timer.cancel();
+  });
+  await Promise.race([work, over]);
+  stop();
+}

@@ -1,0 +1,330 @@
+import type { IncomingMessage, ServerResponse } from 'node:http';
+import { idPattern } from '../core/bounds.ts';
+import { type FixedRefusal, type Refusal, refuse } from '../core/decision.ts';
+import type { StandingResult } from '../pipeline/door.ts';
+import { spreadRetryMs } from '../pipeline/health.ts';
+import type { IdentityResult } from '../pipeline/identity.ts';
+import { limitRefusals } from '../pipeline/limit-refusal.ts';
+import type { StatusResult } from '../pipeline/request-status.ts';
+import type { Verdict } from '../pipeline/stage.ts';
+import { noUserToken, refusalOfIdentity } from '../pipeline/stages/06-identify.ts';
+import { reservationLost } from '../pipeline/stages/10-reserve.ts';
+import type { FieldError } from '../wire/schemas.ts';
+import type { HttpAnswer } from './answer.ts';
+import { addressOf, type GatewayContext } from './context.ts';
+import { Credentials } from './credentials.ts';
+import { noSuchActivity, noSuchEntry } from './refusals.ts';
+import { HttpSubmission, invalidBody } from './submission.ts';
+
+/**
+ * The three requests that a crowd repeats: submit, its status, and one's standing in the room. They
+ * are told apart by method and the beginning of the URL, before any router, framework or parser has
+ * looked, so that what must be refused costs little more than an empty server would.
+ */
+
+const submitPrefix = '/v1/seckill/';
+const submitSuffix = '/submit';
+const statusPrefix = '/v1/requests/';
+const activitiesPrefix = '/v1/activities/';
+const standingSuffix = '/entries/me';
+
+const statusLimits = limitRefusals('source', 'too many questions; keep to the pace you were given');
+const personLimits = limitRefusals('person', 'too many questions; keep to the pace you were given');
+
+const shedStanding: FixedRefusal = {
+  decision: 'reject',
+  stage: 'shed',
+  code: 'SYSTEM_OVERLOADED',
+  scope: 'system',
+  reason: 'admission_budget',
+  detail: 'the admission budget of this moment is used; your place is kept',
+};
+
+const noStatusSlot: FixedRefusal = {
+  ...shedStanding,
+  stage: 'slot',
+  reason: 'slots',
+  detail: 'as many questions are being answered as may be',
+};
+
+const notFound = (reason: string, detail: string): FixedRefusal => ({
+  decision: 'reject',
+  stage: 'reserve',
+  code: 'NOT_FOUND',
+  reason,
+  detail,
+});
+
+const noSuchRequest = notFound('request', 'no request of yours with this id is known');
+const partAway = (part: string): FixedRefusal => ({
+  decision: 'reject',
+  stage: 'reserve',
+  code: 'DEPENDENCY_UNAVAILABLE',
+  scope: 'system',
+  reason: `${part}_unavailable`,
+  detail: `the ${part} did not answer; ask again`,
+});
+const partsAway = { inventory: partAway('inventory'), orders: partAway('orders') } as const;
+
+export class HotLane {
+  readonly #context: GatewayContext;
+
+  constructor(context: GatewayContext) {
+    this.#context = context;
+  }
+
+  /** Takes the request, or leaves it to the other lane (`false`). */
+  take(request: IncomingMessage, response: ServerResponse): boolean {
+    const url = request.url ?? '';
+    if (url.startsWith(submitPrefix)) {
+      const path = pathOf(url);
+      if (!path.endsWith(submitSuffix)) return false;
+      const pathId = path.slice(submitPrefix.length, -submitSuffix.length);
+      this.#submit(request, response, pathId);
+      return true;
+    }
+    if (request.method !== 'GET') return false;
+    if (url.startsWith(statusPrefix)) {
+      this.#status(request, response, url);
+      return true;
+    }
+    if (url.startsWith(activitiesPrefix)) {
+      const path = pathOf(url);
+      if (!path.endsWith(standingSuffix)) return false;
+      return this.#standing(request, response, path);
+    }
+    return false;
+  }
+
+  #submit(request: IncomingMessage, response: ServerResponse, pathId: string): void {
+    const { deps, pipeline } = this.#context;
+    const arrivedUs = deps.clock.monoUs();
+    const credentials = this.#credentials(request);
+    const submission = new HttpSubmission(request, response, credentials, {
+      arrivedUs,
+      nowMs: deps.clock.wallMs(),
+      address: addressOf(this.#context, request),
+      pathId,
+    });
+    this.#context.exchanges.begin(request);
+    const verdict = pipeline.run(submission);
+    if (verdict instanceof Promise) {
+      verdict.then(
+        (later) => this.#answerSubmit(request, response, later, arrivedUs),
+        (error: unknown) => this.#broken(request, response, error),
+      );
+      return;
+    }
+    this.#answerSubmit(request, response, verdict, arrivedUs);
+  }
+
+  #answerSubmit(
+    request: IncomingMessage,
+    response: ServerResponse,
+    verdict: Verdict,
+    arrivedUs: number,
+  ): void {
+    const { deps, renderer } = this.#context;
+    if (verdict.code === 'SECKILL_QUEUED') {
+      deps.onAdmitted?.((deps.clock.monoUs() - arrivedUs) / 1000);
+    }
+    this.#send(request, response, renderer.verdict(verdict, deps.clock.wallMs()));
+  }
+
+  #status(request: IncomingMessage, response: ServerResponse, url: string): void {
+    const { deps, renderer } = this.#context;
+    this.#context.exchanges.begin(request);
+    deps.ledger.arrived();
+    const leave = (answer: Refusal | StatusResult): void => {
+      const nowMs = deps.clock.wallMs();
+      const { said, decision, reason } = statusAnswer(answer);
+      deps.ledger.left('status', decision, reason);
+      this.#send(
+        request,
+        response,
+        'state' in said ? renderer.outcome(said, nowMs) : renderer.refusal(said, nowMs),
+      );
+    };
+    const refused = this.#statusAsked(request, url, leave);
+    if (refused !== undefined) leave(refused);
+  }
+
+  /** Own limits, own slots: never behind the submit limit. Answers through `leave` when it can ask. */
+  #statusAsked(
+    request: IncomingMessage,
+    url: string,
+    leave: (answer: Refusal | StatusResult) => void,
+  ): Refusal | undefined {
+    const { deps } = this.#context;
+    const nowUs = deps.clock.monoUs();
+    const limited =
+      deps.limits.instance('status', nowUs) ??
+      deps.limits.source('status', addressOf(this.#context, request), nowUs);
+    if (limited !== undefined) return statusLimits(limited);
+    const asked = statusQuestion(url);
+    if (!('requestId' in asked)) return asked;
+    const token = this.#credentials(request).userToken;
+    if (token === undefined) return refuse(noUserToken);
+
+    const withPerson = (found: IdentityResult): Refusal | undefined => {
+      const refused = refusalOfIdentity(found);
+      if (refused !== undefined || found.kind !== 'person') return refused;
+      const tooMany = deps.limits.person('status', found.userId, undefined, nowUs);
+      if (tooMany !== undefined) return personLimits(tooMany);
+      const slots = deps.health.slots.status;
+      if (!slots.tryTake()) return refuse(noStatusSlot, spreadRetryMs(deps.random));
+      deps.status.ask(asked, found.userId, asked.requestId).then(
+        (result) => {
+          slots.release(result.kind === 'unavailable' ? 'dropped' : 'success');
+          leave(result);
+        },
+        (error: unknown) => {
+          slots.release('dropped');
+          deps.log.error('status_failed', { error: String(error) });
+          leave({ kind: 'unavailable', part: 'inventory' });
+        },
+      );
+      return undefined;
+    };
+
+    const found = deps.identity.verify(token, deps.clock.wallMs());
+    if (!(found instanceof Promise)) return withPerson(found);
+    found.then(
+      (later) => {
+        const refused = withPerson(later);
+        if (refused !== undefined) leave(refused);
+      },
+      (error: unknown) => {
+        deps.log.error('identity_failed', { error: String(error) });
+        leave(refusalOfIdentity({ kind: 'unavailable' }) ?? refuse(noUserToken));
+      },
+    );
+    return undefined;
+  }
+
+  /** By entry token alone; without one, or with a bad one, the other lane asks by identity. */
+  #standing(request: IncomingMessage, response: ServerResponse, path: string): boolean {
+    const { deps, renderer, exchanges } = this.#context;
+    const activityId = path.slice(activitiesPrefix.length, -standingSuffix.length);
+    const token = this.#credentials(request).entryToken;
+    if (token === undefined || !idPattern.test(activityId)) return false;
+    const nowUs = deps.clock.monoUs();
+    const limited = deps.limits.instance('standing', nowUs);
+    const result: StandingResult | Refusal =
+      limited !== undefined
+        ? statusLimits(limited)
+        : deps.health.admit(3, token)
+          ? deps.door.standingByToken(activityId, token)
+          : refuse(shedStanding, spreadRetryMs(deps.random));
+    if ('kind' in result && result.kind === 'bad_token') return false;
+    exchanges.begin(request);
+    deps.ledger.arrived();
+    if ('kind' in result && result.kind === 'standing') {
+      deps.ledger.left('standing', 'handle', 'standing');
+      this.#send(request, response, renderer.json(200, result.standing));
+      return true;
+    }
+    const refusal =
+      'decision' in result
+        ? result
+        : refuse(result.kind === 'unknown_activity' ? noSuchActivity : noSuchEntry);
+    deps.ledger.left('standing', 'reject', refusal.reason);
+    this.#send(request, response, renderer.refusal(refusal, deps.clock.wallMs()));
+    return true;
+  }
+
+  #credentials(request: IncomingMessage): Credentials {
+    const { settings } = this.#context.deps;
+    return new Credentials(request, settings.proxies, settings.secure ?? false);
+  }
+
+  #send(request: IncomingMessage, response: ServerResponse, answer: HttpAnswer): void {
+    this.#context.exchanges.send(request, response, answer);
+  }
+
+  /** The pipeline never rejects; should it, the connection ends rather than hang. */
+  #broken(request: IncomingMessage, response: ServerResponse, error: unknown): void {
+    this.#context.deps.log.error('submit_failed', { error: String(error) });
+    this.#context.exchanges.end(request);
+    response.destroy();
+  }
+}
+
+function pathOf(url: string): string {
+  const end = url.indexOf('?');
+  return end < 0 ? url : url.slice(0, end);
+}
+
+interface StatusQuestion {
+  readonly requestId: string;
+  readonly activityId: string;
+  readonly skuId: string;
+}
+
+/** `/v1/requests/{id}?activity_id=&sku_id=`, each exactly once and nothing else. */
+export function statusQuestion(url: string): StatusQuestion | Refusal {
+  const requestId = pathOf(url).slice(statusPrefix.length);
+  const query = new URLSearchParams(url.slice(pathOf(url).length));
+  const errors: FieldError[] = [];
+  const allowed = '1 to 64 characters of A-Z a-z 0-9 _ -';
+  const take = (name: string): string => {
+    const values = query.getAll(name);
+    const [value] = values;
+    if (values.length === 1 && value !== undefined && idPattern.test(value)) return value;
+    errors.push({
+      path: `query:${name}`,
+      found: values.length > 1 ? 'several values' : JSON.stringify((value ?? '').slice(0, 64)),
+      allowed,
+    });
+    return '';
+  };
+  const activityId = take('activity_id');
+  const skuId = take('sku_id');
+  for (const name of new Set(query.keys())) {
+    if (name === 'activity_id' || name === 'sku_id' || errors.length >= 16) continue;
+    errors.push({
+      path: `query:${name.slice(0, 64)}`,
+      found: 'an unknown parameter',
+      allowed: 'only activity_id, sku_id',
+    });
+  }
+  if (!idPattern.test(requestId)) {
+    errors.push({
+      path: 'path:request_id',
+      found: JSON.stringify(requestId.slice(0, 64)),
+      allowed,
+    });
+  }
+  return errors.length > 0 ? invalidBody(errors, 'receive') : { requestId, activityId, skuId };
+}
+
+interface StatusAnswer {
+  readonly said: Refusal | Extract<StatusResult, { kind: 'outcome' }>['outcome'];
+  readonly decision: 'handle' | 'reject' | 'fail';
+  readonly reason: string;
+}
+
+function statusAnswer(answer: Refusal | StatusResult): StatusAnswer {
+  if ('decision' in answer) {
+    const failed = answer.code === 'DEPENDENCY_UNAVAILABLE';
+    return { said: answer, decision: failed ? 'fail' : 'reject', reason: answer.reason };
+  }
+  switch (answer.kind) {
+    case 'outcome':
+      return {
+        said: answer.outcome,
+        decision: 'handle',
+        reason: answer.outcome.state.toLowerCase(),
+      };
+    case 'not_found':
+      return { said: refuse(noSuchRequest), decision: 'reject', reason: 'not_found' };
+    case 'reservation_lost':
+      return { said: refuse(reservationLost), decision: 'reject', reason: 'reservation_lost' };
+    case 'unavailable':
+      return {
+        said: refuse(partsAway[answer.part], 1_000),
+        decision: 'fail',
+        reason: `${answer.part}_unavailable`,
+      };
+  }
+}

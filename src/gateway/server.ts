@@ -1,0 +1,148 @@
+import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http';
+import type { AddressInfo, Socket } from 'node:net';
+import { canonicalAddress } from '../core/limit/address.ts';
+import { headersMaxBytes, headersMaxCount } from '../core/bounds.ts';
+import { type FixedRefusal, type Refusal, refuse } from '../core/decision.ts';
+import type { GatewayContext } from './context.ts';
+
+/**
+ * The one HTTP server: strict parser, bounded connections, and an answer of ours for what the parser
+ * itself refuses.
+ */
+
+/** How often Node looks for requests past their time, ms: the grain of both time limits. */
+const timeoutCheckMs = 1_000;
+
+const malformed: FixedRefusal = {
+  decision: 'reject',
+  stage: 'receive',
+  code: 'INVALID_ARGUMENT',
+  reason: 'malformed',
+  detail: 'this is not well-formed HTTP',
+};
+const headersTooLarge: FixedRefusal = {
+  ...malformed,
+  code: 'HEADERS_TOO_LARGE',
+  reason: 'header_bytes',
+  detail: `the header fields are larger than the ${headersMaxBytes} bytes allowed`,
+};
+const tooSlow: FixedRefusal = {
+  ...malformed,
+  code: 'REQUEST_TIMEOUT',
+  reason: 'slow_request',
+  detail: 'the request took too long to arrive',
+};
+
+export interface HttpServer {
+  readonly server: Server;
+  listen(): Promise<AddressInfo>;
+  /** Stops taking connections; resolves once the open ones are gone. */
+  closed(): Promise<void>;
+  /** Ends what is still open, now. */
+  endAll(): void;
+}
+
+export function httpServer(
+  context: GatewayContext,
+  serve: (request: IncomingMessage, response: ServerResponse) => void,
+): HttpServer {
+  const { settings } = context.deps;
+  const server = createServer({
+    maxHeaderSize: headersMaxBytes,
+    insecureHTTPParser: false,
+    // HTTP/1.0 without Host is legal; 1.1 without is answered by us, with a body that says why.
+    requireHostHeader: false,
+    headersTimeout: settings.headersTimeoutMs,
+    requestTimeout: settings.requestTimeoutMs,
+    keepAliveTimeout: settings.idleTimeoutMs,
+    connectionsCheckingInterval: timeoutCheckMs,
+    noDelay: true,
+  });
+  // One more than allowed, so that a request with too many can be told from one with exactly enough.
+  server.maxHeadersCount = headersMaxCount + 1;
+  server.maxConnections = settings.maxConnections;
+  if (settings.maxRequestsPerConnection > 0) {
+    server.maxRequestsPerSocket = settings.maxRequestsPerConnection;
+  }
+
+  server.on('request', serve);
+  // The go-ahead is given where the body is read, not before anybody has looked at the head.
+  server.on('checkContinue', serve);
+  server.on('connection', boundedPerAddress(context));
+  server.on('clientError', (error: NodeJS.ErrnoException, socket: Socket) => {
+    refuseOnWire(context, error, socket);
+  });
+
+  return {
+    server,
+    listen: () =>
+      new Promise((resolve, reject) => {
+        server.once('error', reject);
+        server.listen(settings.port, settings.host, () => {
+          server.off('error', reject);
+          resolve(server.address() as AddressInfo);
+        });
+      }),
+    closed: () =>
+      new Promise((resolve) => {
+        server.close(() => resolve());
+        server.closeIdleConnections();
+      }),
+    endAll: () => server.closeAllConnections(),
+  };
+}
+
+/** Connections of one address are bounded, but for proxies that speak for many. */
+function boundedPerAddress(context: GatewayContext): (socket: Socket) => void {
+  const { proxies, maxConnectionsPerAddress } = context.deps.settings;
+  const open = new Map<string, number>();
+  return (socket) => {
+    const { remoteAddress } = socket;
+    const address =
+      remoteAddress === undefined ? 'unknown' : (canonicalAddress(remoteAddress) ?? 'unknown');
+    if (proxies.contains(address)) return;
+    const count = (open.get(address) ?? 0) + 1;
+    if (count > maxConnectionsPerAddress) {
+      socket.destroy();
+      return;
+    }
+    open.set(address, count);
+    socket.once('close', () => {
+      const left = (open.get(address) ?? 1) - 1;
+      if (left <= 0) open.delete(address);
+      else open.set(address, left);
+    });
+  };
+}
+
+/** The parser gave up: there is no request object, so the answer is written by hand. */
+function refuseOnWire(context: GatewayContext, error: NodeJS.ErrnoException, socket: Socket): void {
+  const { deps, renderer, exchanges } = context;
+  // A reset, or a connection in the middle of an answer: nothing can be said that would be understood.
+  if (error.code === 'ECONNRESET' || !socket.writable || exchanges.isBusy(socket)) {
+    socket.destroy();
+    return;
+  }
+  const refusal = wireRefusal(error.code);
+  deps.ledger.arrived();
+  deps.ledger.left('receive', 'reject', refusal.reason);
+  const answer = renderer.refusal(refusal, deps.clock.wallMs());
+  const lines = [`HTTP/1.1 ${answer.status} ${statusTexts[answer.status] ?? 'Refused'}`];
+  for (let at = 0; at < answer.headers.length; at += 2) {
+    lines.push(`${answer.headers[at] ?? ''}: ${answer.headers[at + 1] ?? ''}`);
+  }
+  lines.push(`Content-Length: ${Buffer.byteLength(answer.body)}`, 'Connection: close', '', '');
+  socket.end(lines.join('\r\n') + answer.body);
+}
+
+const statusTexts: Readonly<Record<number, string>> = {
+  400: 'Bad Request',
+  408: 'Request Timeout',
+  431: 'Request Header Fields Too Large',
+};
+
+function wireRefusal(code: string | undefined): Refusal {
+  if (code === 'HPE_HEADER_OVERFLOW') return refuse(headersTooLarge);
+  if (code === 'ERR_HTTP_REQUEST_TIMEOUT') return refuse(tooSlow);
+  return refuse(malformed);
+}

@@ -1,0 +1,146 @@
+import type { IncomingMessage, ServerResponse } from 'node:http';
+import type { SkuKey } from '../core/activity.ts';
+import type { Refusal } from '../core/decision.ts';
+import type { InflightSlots } from '../core/overload/inflight.ts';
+import type { ReserveOutcome } from '../ports/inventory-store.ts';
+import type {
+  RequestHead,
+  Submission,
+  SubmitBody,
+  SubmitTarget,
+  VerifiedPass,
+} from '../pipeline/stage.ts';
+import { bodyTooLarge } from '../pipeline/stages/01-receive.ts';
+import { type FieldError, SubmitRequest } from '../wire/schemas.ts';
+import { readRawBody } from './body.ts';
+import type { Credentials } from './credentials.ts';
+import { headerText, requestHead } from './head.ts';
+import { checkerOf, idText, parseJson } from './validate.ts';
+
+const checkSubmit = checkerOf(SubmitRequest);
+
+const traceparentPattern = /^[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}$/;
+
+/** A submit over HTTP. Everything that an early refusal does not need is read on demand. */
+export class HttpSubmission implements Submission {
+  readonly arrivedUs: number;
+  readonly nowMs: number;
+  readonly address: string;
+  readonly pathId: string;
+  readonly head: RequestHead;
+  readonly #request: IncomingMessage;
+  readonly #response: ServerResponse;
+  readonly #credentials: Credentials;
+
+  declare target?: SubmitTarget;
+  declare probe?: SkuKey;
+  declare userId?: string;
+  declare personId?: string;
+  declare pass?: VerifiedPass;
+  declare body?: SubmitBody;
+  declare slots?: InflightSlots;
+  declare reserved?: Extract<ReserveOutcome, { readonly kind: 'reserved' }>;
+
+  constructor(
+    request: IncomingMessage,
+    response: ServerResponse,
+    credentials: Credentials,
+    facts: { arrivedUs: number; nowMs: number; address: string; pathId: string },
+  ) {
+    this.#request = request;
+    this.#response = response;
+    this.#credentials = credentials;
+    this.arrivedUs = facts.arrivedUs;
+    this.nowMs = facts.nowMs;
+    this.address = facts.address;
+    this.pathId = facts.pathId;
+    this.head = requestHead(request);
+  }
+
+  get userToken(): string | undefined {
+    return this.#credentials.userToken;
+  }
+
+  get passToken(): string | undefined {
+    return this.#credentials.passToken;
+  }
+
+  get deviceHash(): string | undefined {
+    return this.#credentials.deviceHash;
+  }
+
+  get fromForeignOrigin(): boolean {
+    return this.#credentials.fromForeignOrigin;
+  }
+
+  get idempotencyKey(): string | undefined {
+    return headerText(this.#request, 'idempotency-key');
+  }
+
+  get traceparent(): string | undefined {
+    const value = headerText(this.#request, 'traceparent');
+    return value !== undefined && traceparentPattern.test(value) ? value : undefined;
+  }
+
+  async readBody(): Promise<SubmitBody | Refusal> {
+    // Who waits for a go-ahead gets it here, after everything cheap has agreed.
+    if (this.#request.headers.expect !== undefined) this.#response.writeContinue();
+    const raw = await readRawBody(this.#request);
+    if (raw.kind === 'too_large') return bodyTooLarge;
+    if (raw.kind === 'aborted') return bodyNeverCame;
+    return submitBodyOf(raw.bytes);
+  }
+}
+
+const bodyNeverCame: Refusal = {
+  decision: 'reject',
+  stage: 'budget',
+  code: 'REQUEST_TIMEOUT',
+  reason: 'body_aborted',
+  detail: 'the connection ended before the body was complete',
+};
+
+/** Bytes to a submit, or the refusal that says what is wrong with them. */
+export function submitBodyOf(bytes: Uint8Array): SubmitBody | Refusal {
+  const parsed = parseJson(bytes);
+  if (!parsed.ok) return invalidBody([parsed.error]);
+  const checked = checkSubmit(parsed.value);
+  if (!checked.ok) return invalidBody(checked.errors);
+  const { value } = checked;
+  const requestId = idText(value.request_id, parsed.text, '/request_id');
+  const activityId = idText(value.activity_id, parsed.text, '/activity_id');
+  const skuId = idText(value.sku_id, parsed.text, '/sku_id');
+  const wrong = [requestId, activityId, skuId].filter((id) => typeof id === 'object');
+  if (
+    typeof requestId === 'object' ||
+    typeof activityId === 'object' ||
+    typeof skuId === 'object'
+  ) {
+    return invalidBody(wrong);
+  }
+  return {
+    requestId,
+    activityId,
+    skuId,
+    quantity: value.quantity,
+    ...(value.seats === undefined ? {} : { seats: value.seats }),
+  };
+}
+
+export function invalidBody(
+  errors: readonly FieldError[],
+  stage: Refusal['stage'] = 'budget',
+): Refusal {
+  const [first] = errors;
+  return {
+    decision: 'reject',
+    stage,
+    code: 'INVALID_ARGUMENT',
+    reason: 'body',
+    detail:
+      first === undefined
+        ? 'the request is not valid'
+        : `${first.path === '' ? 'body' : first.path}: found ${first.found}, allowed is ${first.allowed}`,
+    extra: { errors },
+  };
+}
