@@ -28,7 +28,10 @@ export type {
  * whichever commits first; restock follows from that row, exactly once.
  */
 export interface OrderStore {
-  /** Creates or updates the durable stock row; never lowers a generation. */
+  /**
+   * Creates the durable stock row. An existing one takes the name and a higher generation; its total
+   * stays, because only `adjustTotal` changes that.
+   */
   declareSku(sku: SkuKey, row: { total: number; generation: number; name: string }): Promise<void>;
   /**
    * One transaction for a batch: decides each message's fate, or repeats the fate decided before.

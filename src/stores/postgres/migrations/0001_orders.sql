@@ -61,6 +61,7 @@ CREATE TABLE orders (
   -- What the inventory store has yet to be told: null, or RELEASE, or RETAKE. The version grows with
   -- each new thing to tell, so that an old "told" does not swallow it.
   stock_due      text COLLATE "C",
+  due_at_ms      bigint,
   due_version    integer NOT NULL DEFAULT 0,
   CONSTRAINT orders_state CHECK (state IN
     ('RELEASED', 'PENDING_PAYMENT', 'PAID', 'EXPIRED', 'CANCELLED', 'REFUNDED')),
@@ -72,7 +73,7 @@ CREATE INDEX orders_of_request ON orders (user_id, request_id);
 CREATE INDEX orders_live_of_person ON orders (person_id)
   WHERE state IN ('PENDING_PAYMENT', 'PAID');
 CREATE INDEX orders_deadline ON orders (pay_before_ms) WHERE state = 'PENDING_PAYMENT';
-CREATE INDEX orders_stock_due ON orders (reservation_id) WHERE stock_due IS NOT NULL;
+CREATE INDEX orders_stock_due ON orders (due_at_ms, reservation_id) WHERE stock_due IS NOT NULL;
 
 -- Live units of one person in one SKU: the guard of the purchase limit.
 CREATE TABLE person_units (
