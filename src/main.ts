@@ -32,6 +32,7 @@ process.exitCode = await runCommand(process.argv.slice(2), version, {
   out: (text) => process.stdout.write(text),
   err: (text) => process.stderr.write(text),
   isTty: process.stdout.isTTY,
+  errIsTty: process.stderr.isTTY,
   nowMs: () => systemClock.wallMs(),
   stopSignal,
 });

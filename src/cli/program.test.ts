@@ -24,6 +24,7 @@ async function sluice(...argv: string[]) {
       err += text;
     },
     isTty: false,
+    errIsTty: false,
     nowMs: () => Date.UTC(2027, 0, 1),
     stopSignal: () => Promise.resolve('SIGTERM'),
   });

@@ -7,6 +7,8 @@ export interface Surroundings {
   readonly err: (text: string) => void;
   /** Is standard output a terminal? Decoration is for people, never for pipes. */
   readonly isTty: boolean;
+  /** Is standard error one? Progress is rewritten in place there. */
+  readonly errIsTty: boolean;
   readonly nowMs: () => number;
   /** Resolves with the name of the first signal to stop; the second ends the process by itself. */
   readonly stopSignal: () => Promise<string>;

@@ -33,6 +33,7 @@ function scene(server: Partial<RunningServer>, failure?: Error) {
       seen.err += text;
     },
     isTty: false,
+    errIsTty: false,
     nowMs: () => world.wallMs(),
     stopSignal: () =>
       new Promise<string>((resolve) => {

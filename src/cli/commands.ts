@@ -1,0 +1,185 @@
+import type { Command } from 'commander';
+import { rushFlags } from '../lab/rush/options.ts';
+import type { Surroundings } from './terminal.ts';
+
+/** One command each: what it is called, what it takes, and which module does it, loaded when asked. */
+
+const configFlag = [
+  '-c, --config <file>',
+  'configuration file (default: sluice.yaml if there)',
+] as const;
+const jsonFlag = ['--json', 'print one JSON document on standard output'] as const;
+
+const dataFlag = ['--data <folder>', 'data folder of the server'] as const;
+
+type Done = (code: number) => void;
+
+/** Adds every command in the order in which help lists them. */
+export function addCommands(root: Command, surroundings: Surroundings, done: Done): void {
+  addConfig(root, surroundings, done);
+  addRush(root, surroundings, done);
+  addVerify(root, surroundings, done);
+  addReconcile(root, surroundings, done);
+  addKeys(root, surroundings, done);
+}
+
+function addConfig(root: Command, surroundings: Surroundings, done: Done): void {
+  const config = root
+    .command('config')
+    .summary('check, show, describe a configuration')
+    .description('Looks at a configuration without starting anything.')
+    .addHelpText(
+      'after',
+      `
+Examples:
+  sluice config check examples/concert.yaml
+  sluice config show --json | jq .server
+  sluice config schema > sluice.schema.json`,
+    );
+  config
+    .command('check [file]')
+    .description('List every problem: file, line, path, what was found, what is allowed.')
+    .option(...jsonFlag)
+    .action(async (file: string | undefined, options: { json?: boolean }) => {
+      const { checkConfig } = await import('./config-command.ts');
+      done(checkConfig(file, options, surroundings));
+    });
+  config
+    .command('show [file]')
+    .description('Print what is in force, every default filled in, secrets hidden.')
+    .option(...jsonFlag)
+    .action(async (file: string | undefined, options: { json?: boolean }) => {
+      const { showConfig } = await import('./config-command.ts');
+      done(showConfig(file, options, surroundings));
+    });
+  config
+    .command('schema')
+    .description('Print the JSON Schema, for editors.')
+    .action(async () => {
+      const { printSchema } = await import('./config-command.ts');
+      done(printSchema(surroundings));
+    });
+}
+
+function addKeys(root: Command, surroundings: Surroundings, done: Done): void {
+  const keys = root
+    .command('keys')
+    .summary('make, rotate, list, retire signing keys')
+    .description(
+      'Signing keys in the data folder. TYPE is one of user, entry, pass, decision. A running server takes changes up by itself.',
+    )
+    .addHelpText(
+      'after',
+      `
+Rotation without a pause:
+  sluice keys new pass          a key that verifies everywhere, before it signs anywhere
+  sluice keys rotate pass       now it signs; the old one goes on verifying
+  sluice keys list
+  sluice keys retire KID        at once, when a key has leaked`,
+    );
+  const shared = (command: Command): Command =>
+    command
+      .option(...configFlag)
+      .option(...dataFlag)
+      .option(...jsonFlag);
+  type Options = { config?: string; data?: string; algorithm?: string; json?: boolean };
+  shared(keys.command('new <type>').description('Make a key that verifies and waits to sign.'))
+    .option('--algorithm <name>', 'HS256, or EdDSA where the verifier must not be able to sign')
+    .action(async (type: string, options: Options) => {
+      const { makeKey } = await import('./keys-command.ts');
+      done(makeKey(type, options, surroundings));
+    });
+  shared(keys.command('rotate <type>').description('Let the waiting key, or a new one, sign.'))
+    .option('--algorithm <name>', 'HS256 or EdDSA')
+    .action(async (type: string, options: Options) => {
+      const { rotateKey } = await import('./keys-command.ts');
+      done(rotateKey(type, options, surroundings));
+    });
+  shared(keys.command('list').description('Ids, ages and uses; never a key.')).action(
+    async (options: Options) => {
+      const { showKeys } = await import('./keys-command.ts');
+      done(showKeys(options, surroundings));
+    },
+  );
+  shared(keys.command('retire <kid>').description('Refuse the tokens of a key.')).action(
+    async (kid: string, options: Options) => {
+      const { dropKey } = await import('./keys-command.ts');
+      done(dropKey(kid, options, surroundings));
+    },
+  );
+}
+
+function addRush(root: Command, surroundings: Surroundings, done: Done): void {
+  const rush = root
+    .command('rush')
+    .summary('send a crowd, and judge what became of it')
+    .description(
+      'Sends virtual people and bots over real HTTP: they join, wait, take a pass, submit, poll, pay or walk away. Checks from outside that nothing was sold twice and that everyone got an answer. Exit code 0 when the verdict holds.',
+    )
+    .addHelpText(
+      'after',
+      `
+Examples:
+  sluice rush --embedded --people 2000 --stock 100 --over 10s
+  sluice rush --embedded --scenario spike --bots 20% --report r.json
+  sluice rush --target http://127.0.0.1:8080 --people 500
+
+SLUICE_ADMIN_URL and SLUICE_ADMIN_TOKEN let it look at the operator's side of a target too.`,
+    );
+  for (const { flag, value, about } of rushFlags)
+    rush.option(value === undefined ? flag : `${flag} <${value.toLowerCase()}>`, about);
+  rush.action(async (options: Readonly<Record<string, unknown>>) => {
+    const { rushWith } = await import('./rush-command.ts');
+    done(await rushWith(options, surroundings));
+  });
+}
+
+function addVerify(root: Command, surroundings: Surroundings, done: Done): void {
+  const verify = root
+    .command('verify')
+    .summary('check what a sale promised')
+    .description('Checks promises from records. Exit code 1 when one does not hold.');
+  verify
+    .command('ledger')
+    .description('Is every request that came to a running server found again?')
+    .option(...configFlag)
+    .option(...dataFlag)
+    .option(...jsonFlag)
+    .action(async (options: { config?: string; data?: string; json?: boolean }) => {
+      const { verifyLedger } = await import('./operate-command.ts');
+      done(await verifyLedger(options, surroundings));
+    });
+}
+
+function addReconcile(root: Command, surroundings: Surroundings, done: Done): void {
+  root
+    .command('reconcile')
+    .summary('compare stock, queue and orders of a running server')
+    .description(
+      'Compares inventory, queue and orders, and repairs each class of difference in its defined way, with an audit row. Exit code 1 when there was one.',
+    )
+    .option('--dry-run', 'only look')
+    .option('--reason <words>', 'why, for the audit')
+    .option(...configFlag)
+    .option(...dataFlag)
+    .option(...jsonFlag)
+    .addHelpText(
+      'after',
+      `
+Examples:
+  sluice reconcile --dry-run
+  sluice reconcile --reason "after the power cut"`,
+    )
+    .action(
+      async (options: {
+        config?: string;
+        data?: string;
+        json?: boolean;
+        dryRun?: boolean;
+        reason?: string;
+      }) => {
+        const { reconcile } = await import('./operate-command.ts');
+        done(await reconcile(options, surroundings));
+      },
+    );
+}

@@ -1,0 +1,133 @@
+import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { createServer } from 'node:http';
+import type { Server } from 'node:http';
+import type { AddressInfo } from 'node:net';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { afterEach, beforeEach, expect, test } from 'vitest';
+import { systemRandom } from '../app/system.ts';
+import { openDataFolder } from '../stores/data-folder.ts';
+import { runCommand } from './program.ts';
+
+let folder = '';
+let server: Server;
+let url = '';
+let answer: unknown = {};
+let status = 200;
+let seen: { path: string; authorization: string; body: string }[] = [];
+
+beforeEach(async () => {
+  folder = mkdtempSync(join(tmpdir(), 'sluice-operate-'));
+  seen = [];
+  status = 200;
+  server = createServer((request, response) => {
+    let body = '';
+    request.on('data', (chunk: Buffer) => {
+      body += chunk.toString();
+    });
+    request.on('end', () => {
+      const authorization = request.headers.authorization ?? '';
+      seen.push({ path: `${request.method} ${request.url}`, authorization, body });
+      response.writeHead(status, { 'content-type': 'application/json' });
+      response.end(typeof answer === 'string' ? answer : JSON.stringify(answer));
+    });
+  });
+  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
+  url = `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
+});
+afterEach(async () => {
+  server.closeAllConnections();
+  await new Promise((resolve) => server.close(resolve));
+  rmSync(folder, { recursive: true });
+});
+
+async function sluice(argv: readonly string[], environment: Record<string, string> = {}) {
+  let out = '';
+  let err = '';
+  const code = await runCommand(argv, '0', {
+    environment,
+    out: (text) => {
+      out += text;
+    },
+    err: (text) => {
+      err += text;
+    },
+    isTty: false,
+    errIsTty: false,
+    nowMs: () => 0,
+    stopSignal: () => Promise.resolve('SIGTERM'),
+  });
+  return { code, out, err };
+}
+
+const access = () => ({ SLUICE_ADMIN_URL: `${url}/`, SLUICE_ADMIN_TOKEN: 't' });
+
+test('a ledger that closes exits 0, one that does not exits 1 and says by how much', async () => {
+  answer = { residual: 0, arrivals: 5 };
+  expect(await sluice(['verify', 'ledger'], access())).toMatchObject({
+    code: 0,
+    out: expect.stringContaining('closes'),
+  });
+  expect(seen).toEqual([{ path: 'GET /admin/v1/ledger', authorization: 'Bearer t', body: '' }]);
+  answer = { residual: 3 };
+  const open = await sluice(['verify', 'ledger'], access());
+  expect(open).toMatchObject({ code: 1, out: expect.stringContaining('3 requests came in') });
+  const json = await sluice(['verify', 'ledger', '--json'], access());
+  expect([json.code, JSON.parse(json.out)]).toEqual([1, { residual: 3 }]);
+});
+
+test('reconcile looks, or repairs with a reason for the audit', async () => {
+  answer = { findings: [] };
+  expect((await sluice(['reconcile', '--dry-run'], access())).code).toBe(0);
+  expect(JSON.parse(seen[0]?.body ?? '')).toEqual({ dry_run: true });
+  expect(await sluice(['reconcile'], access())).toMatchObject({
+    code: 2,
+    err: expect.stringContaining('--reason'),
+  });
+  answer = { findings: [{ class: 'stock_differs' }] };
+  const repaired = await sluice(['reconcile', '--reason', 'power cut'], access());
+  expect(repaired).toMatchObject({ code: 1, out: expect.stringContaining('stock_differs') });
+  expect(JSON.parse(seen.at(-1)?.body ?? '')).toEqual({ dry_run: false, reason: 'power cut' });
+});
+
+test('the server is found by the lock of its data folder, its credential beside it', async () => {
+  const lock = await openDataFolder({ path: folder, random: systemRandom, adminUrl: url });
+  try {
+    const without = await sluice(['verify', 'ledger', '--data', folder]);
+    expect(without).toMatchObject({ code: 2, err: expect.stringContaining('credential') });
+    writeFileSync(join(folder, 'admin-token'), 'from-file\n', { mode: 0o600 });
+    answer = { residual: 0 };
+    expect((await sluice(['verify', 'ledger', '--data', folder])).code).toBe(0);
+    expect(seen.at(-1)?.authorization).toBe('Bearer from-file');
+  } finally {
+    await lock.release();
+  }
+  const gone = await sluice(['verify', 'ledger', '--data', folder]);
+  expect(gone).toMatchObject({ code: 2, err: expect.stringContaining('no server is running') });
+  const nowhere = await sluice(['verify', 'ledger', '--data', join(folder, 'none')]);
+  expect(nowhere).toMatchObject({ code: 2, err: expect.stringContaining('found no folder') });
+});
+
+test.each([
+  [500, '{}', /answered 500/],
+  [200, 'not json', /expected JSON/],
+  [200, '{"residual":"x"}', /no number "residual"/],
+])('answer %d %s is told, exit 2', async (code, text, message) => {
+  status = code;
+  answer = text;
+  const { code: exit, err } = await sluice(['verify', 'ledger'], access());
+  expect(exit).toBe(2);
+  expect(err).toMatch(message);
+});
+
+test('half an access in the environment is a mistake', async () => {
+  const { code, err } = await sluice(['verify', 'ledger'], { SLUICE_ADMIN_URL: url });
+  expect(code).toBe(2);
+  expect(err).toContain('found only SLUICE_ADMIN_URL');
+});
+
+test('rush checks its flags', async () => {
+  const { code, err } = await sluice(['rush', '--people', 'many', '--embedded']);
+  expect(code).toBe(2);
+  expect(err).toContain('--people');
+});

@@ -1,0 +1,77 @@
+import { systemRandom } from '../app/system.ts';
+import { askAdmin, findAdmin } from './admin-client.ts';
+import type { AdminOptions } from './admin-client.ts';
+import { UsageError, exitNo, exitOk, paintFor } from './terminal.ts';
+import type { Surroundings } from './terminal.ts';
+
+export interface OperateOptions extends AdminOptions {
+  readonly json?: boolean;
+  readonly dryRun?: boolean;
+  readonly reason?: string;
+}
+
+const askMs = 10_000;
+/** A reconciliation reads every order. */
+const reconcileMs = 10 * 60_000;
+
+/** `sluice verify ledger`: is every request that came in found again? Exit 1 names where not. */
+export async function verifyLedger(
+  options: OperateOptions,
+  surroundings: Surroundings,
+): Promise<number> {
+  const access = await findAdmin(options, surroundings, systemRandom);
+  const answer = await askAdmin(access, 'GET', '/admin/v1/ledger', askMs);
+  const residual = numberIn(answer, 'residual');
+  const closes = residual === 0;
+  if (options.json === true) surroundings.out(`${JSON.stringify(answer)}\n`);
+  else {
+    const { good, bad } = paintFor(surroundings);
+    surroundings.out(
+      closes
+        ? `${good('closes')}  every request that came in is found again\n`
+        : `${bad('open')}    ${Math.abs(residual)} ${residual > 0 ? 'requests came in and are not found' : 'exits had no arrival'}\n`,
+    );
+  }
+  return closes ? exitOk : exitNo;
+}
+
+/** `sluice reconcile`: compares inventory, queue and orders; repairs unless `--dry-run`. */
+export async function reconcile(
+  options: OperateOptions,
+  surroundings: Surroundings,
+): Promise<number> {
+  const dryRun = options.dryRun === true;
+  if (!dryRun && (options.reason ?? '').trim() === '')
+    throw new UsageError(
+      '--reason: found nothing; allowed: words for the audit, such as --reason "after the power cut", or --dry-run to only look',
+    );
+  const access = await findAdmin(options, surroundings, systemRandom);
+  const answer = await askAdmin(access, 'POST', '/admin/v1/reconcile', reconcileMs, {
+    dry_run: dryRun,
+    ...(options.reason === undefined ? {} : { reason: options.reason }),
+  });
+  const findings = member(answer, 'findings');
+  if (!Array.isArray(findings))
+    throw new UsageError('reconcile: the answer has no "findings"; is the server of this version?');
+  if (options.json === true) surroundings.out(`${JSON.stringify(answer)}\n`);
+  else {
+    const { good, bad } = paintFor(surroundings);
+    if (findings.length === 0)
+      surroundings.out(`${good('equal')}  stock, queue and orders say the same\n`);
+    for (const finding of findings)
+      surroundings.out(`${bad('found')}  ${JSON.stringify(finding)}\n`);
+  }
+  return findings.length === 0 ? exitOk : exitNo;
+}
+
+function numberIn(answer: unknown, name: string): number {
+  const value = member(answer, name);
+  if (typeof value === 'number') return value;
+  throw new UsageError(`the answer has no number "${name}"; is the server of this version?`);
+}
+
+function member(value: unknown, name: string): unknown {
+  return typeof value === 'object' && value !== null
+    ? (value as Readonly<Record<string, unknown>>)[name]
+    : undefined;
+}
