@@ -51,11 +51,11 @@ export const moveStockSql = `WITH moved AS (
   UPDATE sku_stock s SET
     sold = s.sold + k.sold,
     paid = s.paid + k.paid,
-    pending_orders = pending_orders + k.pending,
-    paid_orders = paid_orders + k.paid_orders,
-    expired_orders = expired_orders + k.expired,
-    cancelled_orders = cancelled_orders + k.cancelled,
-    refunded_orders = refunded_orders + k.refunded,
+    pending_orders = s.pending_orders + k.pending,
+    paid_orders = s.paid_orders + k.paid_orders,
+    expired_orders = s.expired_orders + k.expired,
+    cancelled_orders = s.cancelled_orders + k.cancelled,
+    refunded_orders = s.refunded_orders + k.refunded,
     released = s.released + k.released
   FROM unnest($1::text[], $2::text[], $3::int[], $4::int[], $5::int[], $6::int[], $7::int[],
               $8::int[], $9::int[], $10::int[], $11::int[])

@@ -1,0 +1,45 @@
+import { systemRandom, systemTimers } from '../../src/app/system.ts';
+import { migrate } from '../../src/stores/postgres/migrate.ts';
+import { PostgresOrderStore } from '../../src/stores/postgres/order-store.ts';
+import { openPglite } from '../../src/stores/postgres/pglite.ts';
+import { openPool } from '../../src/stores/postgres/pool.ts';
+import { freshPgliteFolder } from '../support/servers/pglite.ts';
+import { emptyTables } from '../support/servers/orders.ts';
+import { startPostgres } from '../support/servers/postgres.ts';
+import { orderStoreContract, startMs } from './order-store.ts';
+
+orderStoreContract('PGlite in its thread', async () => {
+  const { folder, remove } = await freshPgliteFolder();
+  const sql = await openPglite({ folder, timers: systemTimers, fsync: 'os' });
+  await migrate(sql, startMs);
+  const store = new PostgresOrderStore(sql);
+  return {
+    store,
+    // One process owns the folder: its second worker shares the connection.
+    other: new PostgresOrderStore(sql),
+    reset: () => emptyTables(sql),
+    async close() {
+      await store.close();
+      remove();
+    },
+  };
+});
+
+orderStoreContract('PostgreSQL', async () => {
+  const server = await startPostgres({ settings: { fsync: 'off' } });
+  const url = await server.createDatabase();
+  const pool = () => openPool({ url, timers: systemTimers, random: systemRandom, connections: 4 });
+  const [sql, otherSql] = [pool(), pool()];
+  await migrate(sql, startMs);
+  const store = new PostgresOrderStore(sql);
+  const other = new PostgresOrderStore(otherSql);
+  return {
+    store,
+    other,
+    reset: () => emptyTables(sql),
+    async close() {
+      await Promise.all([store.close(), other.close()]);
+      await server.stop();
+    },
+  };
+});
