@@ -102,7 +102,7 @@ export class MemoryOrderQueue implements OrderQueue {
 
   async buried(limit: number): Promise<readonly BuriedMessage[]> {
     this.#engine.refuseIfEnded();
-    const newest = [...this.#engine.machine.outbox.buried.values()].slice(-limit).reverse();
+    const newest = [...this.#engine.machine.outbox.buried.values()].reverse().slice(0, limit);
     await this.#engine.promised(false);
     return newest.map(({ message, reason, buriedAtMs }) => ({ message, reason, buriedAtMs }));
   }

@@ -32,6 +32,7 @@ export class FaultDisk implements Disk {
   syncs = 0;
   writes = 0;
   #off = false;
+  #life = 0;
 
   #step(): void {
     if (this.#off) throw new PowerLostError('The machine is off');
@@ -45,6 +46,7 @@ export class FaultDisk implements Disk {
   /** The process dies and nothing else: what was written stays. */
   restart(): void {
     this.#off = false;
+    this.#life += 1;
     this.dieAt = Number.POSITIVE_INFINITY;
     this.failNextSync = false;
   }
@@ -74,6 +76,41 @@ export class FaultDisk implements Disk {
     this.#names = names;
     this.#syncedNames = new Map(names);
     this.restart();
+  }
+
+  /**
+   * The disk as one process sees it: after the next `restart` or `losePower` that process is gone,
+   * and whatever it still does in this test reaches nothing.
+   */
+  session(): Disk {
+    const life = this.#life;
+    const alive = (): void => {
+      if (life !== this.#life) throw new PowerLostError('This process is dead');
+    };
+    const guard =
+      <Args extends unknown[], Result>(call: (...args: Args) => Promise<Result>) =>
+      async (...args: Args): Promise<Result> => {
+        alive();
+        return call(...args);
+      };
+    return {
+      makeFolder: guard(() => this.makeFolder()),
+      list: guard((folder: string) => this.list(folder)),
+      rename: guard((from: string, to: string) => this.rename(from, to)),
+      remove: guard((path: string) => this.remove(path)),
+      syncFolder: guard(() => this.syncFolder()),
+      open: guard(async (path: string, mode: 'read' | 'write' | 'create') => {
+        const file = await this.open(path, mode);
+        return {
+          size: file.size,
+          read: guard((target: Uint8Array, position: number) => file.read(target, position)),
+          write: guard((bytes: Uint8Array, position: number) => file.write(bytes, position)),
+          truncate: guard((size: number) => file.truncate(size)),
+          sync: guard(() => file.sync()),
+          close: () => file.close(),
+        };
+      }),
+    };
   }
 
   bytesOf(path: string): Uint8Array {

@@ -348,9 +348,7 @@ export class StockMachine {
   }
 
   #rebuild(key: SkuKey, state: Rebuild): SkuStock {
-    const stock =
-      this.#stock(key) ??
-      new SkuStock({ total: 0, generation: state.generation, stockEpoch: state.stockEpoch });
+    const stock = this.#stock(key) ?? new SkuStock({ total: 0, generation: 1, stockEpoch: 0 });
     stock.rebuild(state);
     this.skus.set(skuName(key), { key, stock });
     stock.seal();
