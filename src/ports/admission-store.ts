@@ -7,7 +7,7 @@
  * - One entry per (activity, entry id), however often and from wherever it is asked for.
  * - Cohort and sequence are fixed by the append to the participant log; `closeLobby` is a marker in
  *   the same log: an entry is in the lobby exactly if it stands before the marker.
- * - What happened to entries later (left, claimed, finished) is a log of its own, in one order.
+ * - What happened to entries later (left, claimed, ended, finished) is a log of its own, in one order.
  * - A result is returned only once it would survive a crash.
  */
 export interface AdmissionStore {
@@ -36,7 +36,13 @@ export interface AdmissionStore {
    */
   takePass(activityId: string, request: TakePassRequest, nowMs: number): Promise<TakePassReply>;
   /** The bound request has ended, or the person may buy more: the next pass is a new attempt. */
-  endAttempt(activityId: string, entryId: string, skuId: string, attempt: number): Promise<void>;
+  endAttempt(
+    activityId: string,
+    entryId: string,
+    skuId: string,
+    attempt: number,
+    nowMs: number,
+  ): Promise<boolean>;
   /**
    * The admitted entry has finished, once: it no longer counts as active. `bought` has a reservation,
    * `gave_up` will not have one, `failed` could not through no fault of its own.
@@ -110,6 +116,14 @@ export type EntryChange =
       readonly attempt: number;
       readonly atMs: number;
       readonly expiresAtMs: number;
+    }
+  | {
+      readonly kind: 'ended';
+      readonly entryId: string;
+      readonly sequence: number;
+      readonly skuId: string;
+      readonly attempt: number;
+      readonly atMs: number;
     }
   | {
       readonly kind: 'finished';

@@ -85,7 +85,7 @@ async function run(store: AdmissionStore, history: readonly Step[]): Promise<voi
         break;
       }
       case 'end':
-        await store.endAttempt('a', entryId, skuId, wave);
+        await store.endAttempt('a', entryId, skuId, wave, atMs);
         break;
       case 'finish':
         await store.finish('a', entryId, 'bought', atMs);
@@ -129,7 +129,7 @@ async function look(store: AdmissionStore): Promise<unknown> {
           nowMs,
         ),
       );
-      await store.endAttempt('a', entryIdFor(`p${who}`), skuId, 1);
+      await store.endAttempt('a', entryIdFor(`p${who}`), skuId, 1, nowMs);
     }
   }
   return { ...all, next };

@@ -229,7 +229,7 @@ export function admissionStoreContract(
         kind: 'other_sku',
         skuId: 'front',
       });
-      await store.endAttempt(activity, entryIdFor('a'), 'front', 1);
+      await store.endAttempt(activity, entryIdFor('a'), 'front', 1, nowMs);
       expect(await store.takePass(activity, other, nowMs + 2)).toMatchObject({
         kind: 'taken',
         attempt: 1,
@@ -240,10 +240,22 @@ export function admissionStoreContract(
     test('an attempt number is never given out twice', async () => {
       await store.join(activity, wish('a'), nowMs);
       await store.takePass(activity, turn('a'), nowMs);
-      await store.endAttempt(activity, entryIdFor('a'), 'front', 1);
-      await store.endAttempt(activity, entryIdFor('a'), 'front', 1);
-      await store.endAttempt(activity, entryIdFor('a'), 'front', 7);
-      await store.endAttempt(activity, entryIdFor('nobody'), 'front', 1);
+      const end = (name: string, attempt: number): Promise<boolean> =>
+        store.endAttempt(activity, entryIdFor(name), 'front', attempt, nowMs);
+      expect([await end('a', 1), await end('a', 1), await end('a', 7)]).toEqual([
+        true,
+        false,
+        false,
+      ]);
+      expect(await end('nobody', 1)).toBe(false);
+      expect((await allChanges())[1]).toEqual({
+        kind: 'ended',
+        entryId: entryIdFor('a'),
+        sequence: 0,
+        skuId: 'front',
+        attempt: 1,
+        atMs: nowMs,
+      });
       expect(await store.takePass(activity, turn('a'), nowMs + 1)).toMatchObject({ attempt: 2 });
       // Released again while the old pass lives (its wave was revoked): a new permission.
       const again = turn('a', { wave: 2 });
@@ -261,7 +273,7 @@ export function admissionStoreContract(
     test('ended after the window: nothing new in this release', async () => {
       await store.join(activity, wish('a'), nowMs);
       await store.takePass(activity, turn('a'), nowMs);
-      await store.endAttempt(activity, entryIdFor('a'), 'front', 1);
+      await store.endAttempt(activity, entryIdFor('a'), 'front', 1, nowMs);
       expect(await store.takePass(activity, turn('a'), nowMs + 60_000)).toEqual({ kind: 'missed' });
     });
 
@@ -324,7 +336,7 @@ export function admissionStoreContract(
       await store.join(activity, wish('c'), nowMs + 2);
       await store.takePass(activity, turn('a'), nowMs + 3);
       await store.finish(activity, entryIdFor('a'), 'failed', nowMs + 4);
-      await store.endAttempt(activity, entryIdFor('a'), 'front', 1);
+      await store.endAttempt(activity, entryIdFor('a'), 'front', 1, nowMs);
       await store.leave(activity, entryIdFor('b'), nowMs + 5);
       await store.join(activity, wish('b'), nowMs + 6);
       await store.saveState('room/x', '{"line":"\\n"}', 0);

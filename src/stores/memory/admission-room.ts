@@ -32,7 +32,7 @@ export type RoomFact =
       expiresAtMs: number,
     ]
   | readonly ['f', claim: number, outcome: FinishOutcome, atMs: number]
-  | readonly ['e', claim: number];
+  | readonly ['e', claim: number, atMs: number];
 
 /** Places in one room: far above any sale, below where a row number would stop being 32 bits. */
 export const roomEntriesMax = 50_000_000;
@@ -44,6 +44,7 @@ const claimFinished = 2;
 const changeLeft = 0;
 const changeClaimed = 1;
 const changeFinished = 2;
+const changeEnded = 3;
 /** Interned profiles (choice of SKUs, and group) in one room. */
 const profilesMax = 65_535;
 
@@ -163,11 +164,11 @@ export class AdmissionRoom {
     };
   }
 
-  decideEnd(entryId: string, skuId: string, attempt: number): RoomFact | undefined {
+  decideEnd(entryId: string, skuId: string, attempt: number, nowMs: number): RoomFact | undefined {
     for (let claim = this.#newestClaim(entryId); claim >= 0; claim = this.#before(claim)) {
       if (this.#claimAttempt.get(claim) !== attempt) continue;
       if (this.#skuIds.textOf(this.#claimSku.get(claim)) !== skuId) continue;
-      return this.#isOpen(claim) ? ['e', claim] : undefined;
+      return this.#isOpen(claim) ? ['e', claim, nowMs] : undefined;
     }
     return undefined;
   }
@@ -223,6 +224,7 @@ export class AdmissionRoom {
         return;
       case 'e':
         this.#claimFlags.set(fact[1], this.#claimFlags.get(fact[1]) | claimEnded);
+        this.#change(changeEnded, fact[1], 0, fact[2]);
         return;
     }
   }
@@ -251,10 +253,10 @@ export class AdmissionRoom {
 
   /**
    * Facts that make this room again, of what is there at the call: later rows and changes are not
-   * seen, and a claim that ends meanwhile is harmless to end twice.
+   * seen.
    */
   *facts(): Generator<RoomFact> {
-    const [rows, changes, claims, marker] = [this.#rows, this.#changes, this.#claims, this.#marker];
+    const [rows, changes, marker] = [this.#rows, this.#changes, this.#marker];
     for (let row = 0; row < rows; row += 1) {
       yield [
         'r',
@@ -267,9 +269,6 @@ export class AdmissionRoom {
     }
     if (marker !== undefined) yield ['m', marker.lobbySize, marker.closedAtMs];
     for (let at = 0; at < changes; at += 1) yield this.#factOfChange(at);
-    for (let claim = 0; claim < claims; claim += 1) {
-      if (!this.#isOpen(claim)) yield ['e', claim];
-    }
   }
 
   #factOfChange(at: number): RoomFact {
@@ -288,6 +287,8 @@ export class AdmissionRoom {
         ];
       case changeFinished:
         return ['f', of, outcomes[this.#changeOutcome.get(at)] ?? 'failed', atMs];
+      case changeEnded:
+        return ['e', of, atMs];
       default:
         return ['l', of, atMs];
     }
@@ -304,13 +305,18 @@ export class AdmissionRoom {
     if (fact[0] === 'f') {
       return { kind: 'finished', entryId, sequence, outcome: fact[2], atMs: fact[3] };
     }
+    const skuId = this.#skuIds.textOf(this.#claimSku.get(claim));
+    const attempt = this.#claimAttempt.get(claim);
+    if (fact[0] === 'e') {
+      return { kind: 'ended', entryId, sequence, skuId, attempt, atMs: fact[2] };
+    }
     return {
       kind: 'claimed',
       entryId,
       sequence,
-      skuId: this.#skuIds.textOf(this.#claimSku.get(claim)),
+      skuId,
       wave: this.#claimWave.get(claim),
-      attempt: this.#claimAttempt.get(claim),
+      attempt,
       atMs: this.#claimAt.get(claim),
       expiresAtMs: this.#claimExpires.get(claim),
     };

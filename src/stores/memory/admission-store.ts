@@ -158,8 +158,9 @@ export class MemoryAdmissionStore implements AdmissionStore {
     entryId: string,
     skuId: string,
     attempt: number,
-  ): Promise<void> {
-    await this.#perhaps(activityId, (room) => room.decideEnd(entryId, skuId, attempt));
+    nowMs: number,
+  ): Promise<boolean> {
+    return this.#perhaps(activityId, (room) => room.decideEnd(entryId, skuId, attempt, nowMs));
   }
 
   async finish(
