@@ -6,13 +6,14 @@ import type { Door } from '../pipeline/door.ts';
 import type { Health } from '../pipeline/health.ts';
 import type { IdentityVerifier } from '../pipeline/identity.ts';
 import type { PathLimits } from '../pipeline/limits.ts';
-import type { PipelineParts } from '../pipeline/pipeline.ts';
+import type { PipelineParts, SubmitPipeline } from '../pipeline/pipeline.ts';
 import type { RequestStatus } from '../pipeline/request-status.ts';
 import type { SoldOutFlags } from '../pipeline/sold-out-flags.ts';
 import type { Clock, Timers } from '../ports/clock.ts';
 import type { InventoryStore } from '../ports/inventory-store.ts';
 import type { Order, OrderStore } from '../ports/order-store.ts';
 import type { Random } from '../ports/random.ts';
+import type { AvailabilityBoard } from './availability.ts';
 
 /** Everything that the gateway needs of the world, in one object; composed in `app/`. */
 export interface GatewayDeps {
@@ -48,10 +49,13 @@ export interface GatewayDeps {
   readonly pages?: (app: FastifyInstance, gateway: GatewayServices) => void;
 }
 
-/** What pages and tests may ask of a running gateway beside HTTP. */
+/** What the pages may ask of the gateway that serves them. */
 export interface GatewayServices {
-  /** Runs the submit path for a form of ours. */
   readonly deps: GatewayDeps;
+  /** The submit path, for a form of ours. */
+  readonly pipeline: SubmitPipeline;
+  /** Availability and phase as the API tells them. */
+  readonly board: AvailabilityBoard;
 }
 
 export interface GatewaySettings {

@@ -155,7 +155,7 @@ export async function fastifyLane(
       context.exchanges.write(request.raw, reply.raw, context.renderer.json(200, document));
     });
   });
-  context.deps.pages?.(app, { deps: context.deps });
+  context.deps.pages?.(app, context);
   await app.ready();
 
   return {
