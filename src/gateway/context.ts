@@ -1,5 +1,5 @@
 import type { IncomingMessage } from 'node:http';
-import { clientAddress } from '../core/limit/address.ts';
+import { clientAddress, type TrustedProxies } from '../core/limit/address.ts';
 import type { SubmitPipeline } from '../pipeline/pipeline.ts';
 import type { Renderer } from './answer.ts';
 import type { AvailabilityBoard } from './availability.ts';
@@ -30,14 +30,24 @@ export function addressOf(context: GatewayContext, request: IncomingMessage): st
  * else. A proxy on this machine that is not configured as trusted must not make the whole internet
  * look local.
  */
-export function isFromHere(context: GatewayContext, request: IncomingMessage): boolean {
-  const { proxies } = context.deps.settings;
-  const peer = request.socket.remoteAddress;
+export function isFromHere(
+  sender: {
+    readonly remoteAddress: string | undefined;
+    readonly headers: Readonly<Record<string, string | readonly string[] | undefined>>;
+  },
+  proxies: TrustedProxies,
+): boolean {
+  const { remoteAddress, headers } = sender;
   const forwarded =
-    request.headers['x-forwarded-for'] !== undefined ||
-    request.headers['forwarded'] !== undefined ||
-    request.headers['via'] !== undefined;
-  if (forwarded && (peer === undefined || !proxies.contains(peer))) return false;
-  const address = addressOf(context, request);
+    headers['x-forwarded-for'] !== undefined ||
+    headers['forwarded'] !== undefined ||
+    headers['via'] !== undefined;
+  if (forwarded && (remoteAddress === undefined || !proxies.contains(remoteAddress))) return false;
+  const said = headers['x-forwarded-for'];
+  const address = clientAddress(
+    remoteAddress,
+    typeof said === 'string' ? said : said?.[0],
+    proxies,
+  );
   return address === '::1' || address.startsWith('127.');
 }

@@ -71,7 +71,9 @@ function session(call: Call): RouteReply {
   // Another site must not be able to sign a browser in as somebody of its choice.
   if (headers.origin !== undefined && !call.credentials.originIsOurs) return refuse(foreignOrigin);
   if (deps.sessions === undefined) return refuse(noSessions);
-  const loopback = isFromHere(call.context, call.request);
+  const { headers: sent, socket } = call.request;
+  const sender = { remoteAddress: socket.remoteAddress, headers: sent };
+  const loopback = isFromHere(sender, deps.settings.proxies);
   const issued = deps.sessions.issue({ address: call.address, loopback });
   if (issued === undefined) return refuse(notFromHere);
   const lifeSeconds = Math.floor((issued.expiresAtMs - call.nowMs) / 1000);

@@ -1,0 +1,82 @@
+import { join } from 'node:path';
+import type { Clock, Timers } from '../ports/clock.ts';
+import type { AdmissionStore } from '../ports/admission-store.ts';
+import type { InventoryStore } from '../ports/inventory-store.ts';
+import type { OrderQueue } from '../ports/order-queue.ts';
+import type { OrderStore } from '../ports/order-store.ts';
+import { MemoryOrderQueue } from '../queues/memory-queue.ts';
+import { Journal } from '../stores/journal/journal.ts';
+import { MemoryAdmissionStore } from '../stores/memory/admission-store.ts';
+import { MemoryInventoryStore } from '../stores/memory/inventory-store.ts';
+import { migrate } from '../stores/postgres/migrate.ts';
+import { openPglite } from '../stores/postgres/pglite.ts';
+import { PostgresOrderStore } from '../stores/postgres/order-store.ts';
+
+/** The four stores of one deployment, however they are made. */
+export interface Stores {
+  readonly admission: AdmissionStore;
+  readonly inventory: InventoryStore;
+  readonly queue: OrderQueue;
+  readonly orders: OrderStore;
+  /** Closes all of them, the most durable one last. Idempotent per store. */
+  close(): Promise<void>;
+}
+
+export interface EmbeddedStoresOptions {
+  /** A data folder whose lock the caller holds. */
+  readonly folder: string;
+  readonly fsync: 'always' | 'os';
+  readonly clock: Clock;
+  readonly timers: Timers;
+}
+
+/**
+ * Memory with journals, and PGlite in a thread of its own. The database's start is the slow part, so
+ * the journals are replayed meanwhile.
+ */
+export async function openEmbeddedStores(options: EmbeddedStoresOptions): Promise<Stores> {
+  const { folder, fsync, clock, timers } = options;
+  const opening = openPglite({
+    folder: join(folder, 'orders'),
+    timers,
+    fsync: fsync === 'always' ? 'disk' : 'os',
+  });
+  const [sql, admission, inventory] = await settleAll([
+    opening,
+    openAdmission(join(folder, 'admission'), fsync),
+    MemoryInventoryStore.open({ folder: join(folder, 'inventory'), fsync }),
+  ]);
+  await migrate(sql, clock.wallMs());
+  const queue = new MemoryOrderQueue(inventory.engine, { clock, timers });
+  const orders = new PostgresOrderStore(sql);
+  return {
+    admission,
+    inventory,
+    queue,
+    orders,
+    async close() {
+      await queue.close();
+      await admission.close();
+      await inventory.close();
+      await orders.close();
+    },
+  };
+}
+
+async function openAdmission(folder: string, fsync: 'always' | 'os'): Promise<AdmissionStore> {
+  const store = new MemoryAdmissionStore();
+  return store.attach(await Journal.open({ folder, fsync, ...store.replay }));
+}
+
+/** Closes what did open when a sibling did not, so that a failed start leaves no thread or file behind. */
+async function settleAll<const Parts extends readonly Promise<{ close(): Promise<void> }>[]>(
+  parts: Parts,
+): Promise<{ -readonly [At in keyof Parts]: Awaited<Parts[At]> }> {
+  const results = await Promise.allSettled(parts);
+  const failed = results.find((result) => result.status === 'rejected');
+  if (failed !== undefined) {
+    for (const result of results) if (result.status === 'fulfilled') await result.value.close();
+    throw failed.reason;
+  }
+  return (await Promise.all(parts)) as { -readonly [At in keyof Parts]: Awaited<Parts[At]> };
+}
