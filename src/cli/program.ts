@@ -18,7 +18,7 @@ export async function runCommand(
     exitCode = code;
   };
   try {
-    await program(version, surroundings, done).parseAsync(argv, { from: 'user' });
+    await commandTree(version, surroundings, done).parseAsync(argv, { from: 'user' });
     return exitCode;
   } catch (error) {
     return exitCodeOf(error, surroundings);
@@ -45,7 +45,8 @@ function stackOf(error: unknown): string {
   return error instanceof Error ? (error.stack ?? error.message) : String(error);
 }
 
-function program(
+/** All commands, ready to parse; `done` hears the exit code of the one that ran. */
+export function commandTree(
   version: string,
   surroundings: Surroundings,
   done: (code: number) => void,

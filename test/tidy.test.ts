@@ -1,0 +1,254 @@
+import { existsSync, readFileSync, readdirSync } from 'node:fs';
+import { dirname, join } from 'node:path';
+import { fileURLToPath } from 'node:url';
+import { describe, expect, test } from 'vitest';
+import { commandTree } from '../src/cli/program.ts';
+import { docCommands, docLinks } from './support/tidy/documents.ts';
+import type { Known } from './support/tidy/documents.ts';
+import {
+  bannedCallsRule,
+  defaultExports,
+  environmentReader,
+  importDirections,
+  longFiles,
+  machineWords,
+  orphans,
+  registryHosts,
+  skippedTests,
+  stageNumbers,
+  worldTouchers,
+} from './support/tidy/rules.ts';
+import type { Rule } from './support/tidy/rules.ts';
+import { filesBelow } from './support/tidy/source.ts';
+import type { SourceFile } from './support/tidy/source.ts';
+
+/**
+ * The rules of docs/STYLE.md, held by a test. Each is shown to complain about a bad sample first: a
+ * rule that never complains guards nothing.
+ */
+const root = join(dirname(fileURLToPath(import.meta.url)), '..');
+const tree = filesBelow(root);
+
+/** Files past 500 lines, and why. */
+const longReasons: Readonly<Record<string, string>> = {
+  'src/stores/journal/journal.ts': 'one argument about crashes, from the first byte to compaction',
+  'test/contract/inventory-store.ts': 'a list of promises, read as one',
+  'test/contract/limits.ts': 'a list of promises, read as one',
+  'test/contract/order-store.ts': 'a list of promises, read as one',
+  'web/storefront/style.css': 'one look, sent as one file',
+};
+
+/** Where running begins; everything in src/ and web/ must be reached from here. */
+const entryPoints: Readonly<Record<string, string>> = {
+  'src/main.ts': 'the command',
+  'web/storefront/main.ts': 'the script of the pages',
+};
+
+const file = (path: string, text: string): SourceFile => ({ path, text });
+
+const badSamples: readonly {
+  readonly name: string;
+  readonly rule: Rule;
+  readonly bad: readonly SourceFile[];
+  readonly complaints: readonly RegExp[];
+}[] = [
+  {
+    name: 'imports point one way',
+    rule: importDirections,
+    bad: [
+      file('src/core/x.ts', "import { a } from '../gateway/a.ts';\nimport fs from 'node:fs';"),
+      file('src/gateway/x.ts', "export { a } from '../stores/a.ts';"),
+      file('src/pipeline/x.ts', "const a = await import('../../test/a.ts');"),
+      file('src/helpers/x.ts', ''),
+      file('src/main.ts', "import type { A } from './core/a.ts';"),
+    ],
+    complaints: [
+      /core imports gateway/,
+      /"node:fs", which is not pure/,
+      /gateway imports stores/,
+      /product code imports "test\/a.ts"/,
+      /"helpers" has no place/,
+      /main.ts imports core/,
+    ],
+  },
+  {
+    name: 'time, chance and network come through ports',
+    rule: bannedCallsRule,
+    bad: [
+      file(
+        'src/core/x.ts',
+        'const a = Date.now() + Math.random();\nsetTimeout(f, 1); globalThis.fetch(u);\nnew Date();\n// Date.now() in a comment is fine\nconst s = "Date.now()"; port.fetch(u); new Date(5);',
+      ),
+    ],
+    complaints: [/Date\.now/, /Math\.random/, /setTimeout/, /fetch/, /calls Date;/],
+  },
+  {
+    name: 'main reads the environment',
+    rule: environmentReader,
+    bad: [file('src/app/x.ts', 'const a = process.env.HOME;'), file('src/main.ts', 'process.env')],
+    complaints: [/src\/app\/x\.ts:1/],
+  },
+  {
+    name: 'no file past 500 lines without a reason',
+    rule: longFiles({ 'src/short.ts': 'was long once' }),
+    bad: [file('src/long.ts', 'a;\n'.repeat(501)), file('src/short.ts', 'a;\n'.repeat(500))],
+    complaints: [/src\/long\.ts: 501 lines/, /src\/short\.ts: has a reason/],
+  },
+  {
+    name: 'every test runs',
+    rule: skippedTests,
+    bad: [
+      file('src/x.test.ts', 'test.skip("a"); describe.only("b"); it.concurrent.skipIf(c)("d");'),
+      file('src/y.test.ts', 'test.each([1])("fine"); list.skip(1); "test.skip";'),
+    ],
+    complaints: [/test\.skip/, /describe\.only/, /it\.concurrent\.skipIf/],
+  },
+  {
+    name: 'no default exports',
+    rule: defaultExports,
+    bad: [file('src/x.ts', 'export default 1;'), file('vitest.config.ts', 'export default 1;')],
+    complaints: [/src\/x\.ts:1: default export/],
+  },
+  {
+    name: 'no file that nothing imports',
+    rule: orphans({ 'src/main.ts': 'the command', 'src/gone.ts': 'left long ago' }),
+    bad: [
+      file('src/main.ts', "await import('./used.ts');"),
+      file('src/used.ts', "new URL('./thread.js', import.meta.url);"),
+      file('src/thread.ts', ''),
+      file('src/only-tested.ts', ''),
+      file('src/x.test.ts', "import './only-tested.ts';"),
+      file('test/support/forgotten.ts', ''),
+    ],
+    complaints: [
+      /src\/only-tested\.ts: no entry point/,
+      /test\/support\/forgotten\.ts: nothing imports/,
+      /src\/gone\.ts: is listed/,
+    ],
+  },
+  {
+    name: 'stages are numbered as pipeline.ts runs them',
+    rule: stageNumbers,
+    bad: [
+      file(
+        'src/pipeline/pipeline.ts',
+        "import { a } from './stages/01-a.ts';\nimport { c } from './stages/03-c.ts';\nexport function stagesOf() { return [a(), c()]; }",
+      ),
+      file('src/pipeline/stages/01-a.ts', ''),
+      file('src/pipeline/stages/02-b.ts', ''),
+      file('src/pipeline/stages/03-c.ts', ''),
+    ],
+    complaints: [/03-c\.ts as number 02/, /02-b\.ts: not in pipeline/],
+  },
+  {
+    name: 'nothing of one machine or workplace',
+    rule: machineWords,
+    bad: [
+      file('docs/x.md', ['see /', 'work/main and spec ', 'part 3'].join('')),
+      file('docs/y.md', ['/', 'root/x'].join('')),
+      file('src/z.ts', ['// as iss', 'ue #4 says'].join('')),
+    ],
+    complaints: [/docs\/x/, /docs\/y/, /src\/z/],
+  },
+  {
+    name: 'packages come from the public registry',
+    rule: registryHosts,
+    bad: [file('package-lock.json', '"resolved": "https://mirror.example/x.tgz"')],
+    complaints: [/mirror\.example/],
+  },
+];
+
+describe('each rule complains about a bad sample', () => {
+  test.each(badSamples)('$name', ({ rule, bad, complaints }) => {
+    const said = rule(bad);
+    for (const complaint of complaints) expect(said.join('\n')).toMatch(complaint);
+    expect(said).toHaveLength(complaints.length);
+  });
+});
+
+describe('the tree', () => {
+  const rules: Readonly<Record<string, Rule>> = {
+    'imports point one way': importDirections,
+    'time, chance and network come through ports': bannedCallsRule,
+    'main reads the environment': environmentReader,
+    'no file past 500 lines without a reason': longFiles(longReasons),
+    'every test runs': skippedTests,
+    'no default exports': defaultExports,
+    'no file that nothing imports': orphans(entryPoints),
+    'stages are numbered as pipeline.ts runs them': stageNumbers,
+    'nothing of one machine or workplace': machineWords,
+    'packages come from the public registry': registryHosts,
+  };
+
+  test.each(Object.entries(rules))('%s', (_, rule) => {
+    expect(rule(tree)).toEqual([]);
+  });
+
+  test('every rule that is held has its bad sample', () => {
+    expect(badSamples.map(({ name }) => name)).toEqual(Object.keys(rules));
+  });
+
+  test('exceptions are of files that are there', () => {
+    const paths = new Set(tree.map(({ path }) => path));
+    expect(Object.keys(worldTouchers).filter((path) => !paths.has(path))).toEqual([]);
+  });
+});
+
+describe('documents', () => {
+  const { scripts } = JSON.parse(readFileSync(join(root, 'package.json'), 'utf8')) as {
+    scripts: Record<string, string>;
+  };
+  const surroundings = {
+    environment: {},
+    out: () => undefined,
+    err: () => undefined,
+    isTty: false,
+    errIsTty: false,
+    nowMs: () => 0,
+    stopSignal: () => Promise.resolve('SIGTERM'),
+  };
+  const paths = new Set(tree.map(({ path }) => path));
+  for (const folder of ['docs/images'])
+    if (existsSync(join(root, folder)))
+      for (const name of readdirSync(join(root, folder))) paths.add(`${folder}/${name}`);
+  paths.add('LICENSE').add('NOTICE');
+  const known: Known = {
+    scripts: new Set(['test', 'start', ...Object.keys(scripts)]),
+    benches: new Set(
+      readdirSync(join(root, 'bench'))
+        .filter((name) => name.endsWith('.bench.ts'))
+        .map((name) => name.replace('.bench.ts', '')),
+    ),
+    sluice: commandTree('0', surroundings, () => undefined),
+    paths,
+  };
+
+  test('a wrong command and a dead link are found', () => {
+    const bad = file(
+      'docs/x.md',
+      [
+        'Run `sluice cofnig check`, `sluice config check --jsno`, `sluice config check a b`,',
+        '`npm run nothing`, `npm run bench -- nothing`; fine: `sluice config check x.yaml --json`.',
+        '```sh',
+        'npm ci && npm run nowhere   # and `this` too',
+        '```',
+        '```yaml',
+        'sluice: not a command',
+        '```',
+        '[a](missing.md) [b](../README.md#top) [c](https://example.com)',
+      ].join('\n'),
+    );
+    expect(docCommands([bad], known)).toHaveLength(6);
+    expect(docLinks([bad], new Set(['README.md']))).toEqual([
+      'docs/x.md: link to missing.md, which is not there',
+    ]);
+  });
+
+  test('every command that a document shows exists, with its flags', () => {
+    expect(docCommands(tree, known)).toEqual([]);
+  });
+
+  test('every relative link leads somewhere', () => {
+    expect(docLinks(tree, paths)).toEqual([]);
+  });
+});
