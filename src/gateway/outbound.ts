@@ -44,7 +44,10 @@ export function getJson(url: string, options: OutboundOptions): Promise<unknown>
         lookup: guardedLookup(options),
       },
       (response) => {
-        readJson(response, options.maxBytes).then(done, (error: unknown) => refuse(String(error)));
+        readJson(response, options.maxBytes).then(
+          (value) => done(value),
+          (error: unknown) => refuse(String(error)),
+        );
       },
     );
     const timer = options.timers.after(options.timeoutMs, () => {

@@ -366,3 +366,24 @@ function demoDesk(orders: OrderBook): PaymentDesk {
     },
   };
 }
+
+/** The same store with another `reserve`. */
+export function withReserve(
+  real: InventoryStore,
+  reserve: InventoryStore['reserve'],
+): InventoryStore {
+  return {
+    reserve,
+    preload: real.preload.bind(real),
+    find: real.find.bind(real),
+    settle: real.settle.bind(real),
+    adjust: real.adjust.bind(real),
+    setPaused: real.setPaused.bind(real),
+    mark: real.mark.bind(real),
+    holders: real.holders.bind(real),
+    live: real.live.bind(real),
+    rebuild: real.rebuild.bind(real),
+    forget: real.forget.bind(real),
+    close: real.close.bind(real),
+  };
+}
