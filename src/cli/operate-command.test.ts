@@ -63,23 +63,29 @@ async function sluice(argv: readonly string[], environment: Record<string, strin
 const access = () => ({ SLUICE_ADMIN_URL: `${url}/`, SLUICE_ADMIN_TOKEN: 't' });
 
 test('a ledger that closes exits 0, one that does not exits 1 and says by how much', async () => {
-  answer = { residual: 0, arrivals: 5 };
+  answer = { ledger_residual: 0, counters: { arrivals: 5 } };
   expect(await sluice(['verify', 'ledger'], access())).toMatchObject({
     code: 0,
     out: expect.stringContaining('closes'),
   });
-  expect(seen).toEqual([{ path: 'GET /admin/v1/ledger', authorization: 'Bearer t', body: '' }]);
-  answer = { residual: 3 };
+  expect(seen).toEqual([{ path: 'GET /admin/v1/overview', authorization: 'Bearer t', body: '' }]);
+  answer = { ledger_residual: 3, counters: { arrivals: 9 } };
   const open = await sluice(['verify', 'ledger'], access());
   expect(open).toMatchObject({ code: 1, out: expect.stringContaining('3 requests came in') });
   const json = await sluice(['verify', 'ledger', '--json'], access());
-  expect([json.code, JSON.parse(json.out)]).toEqual([1, { residual: 3 }]);
+  expect(json.code).toBe(1);
+  expect(JSON.parse(json.out)).toEqual({
+    residual: 3,
+    counters: { arrivals: 9 },
+    verdict: 'broken',
+  });
 });
 
 test('reconcile looks, or repairs with a reason for the audit', async () => {
   answer = { findings: [] };
   expect((await sluice(['reconcile', '--dry-run'], access())).code).toBe(0);
-  expect(JSON.parse(seen[0]?.body ?? '')).toEqual({ dry_run: true });
+  expect(JSON.parse(seen[0]?.body ?? '')).toEqual({ dry_run: true, reason: 'only looking' });
+  expect(seen[0]?.path).toBe('POST /admin/v1/commands/reconcile');
   expect(await sluice(['reconcile'], access())).toMatchObject({
     code: 2,
     err: expect.stringContaining('--reason'),
@@ -96,7 +102,7 @@ test('the server is found by the lock of its data folder, its credential beside 
     const without = await sluice(['verify', 'ledger', '--data', folder]);
     expect(without).toMatchObject({ code: 2, err: expect.stringContaining('credential') });
     writeFileSync(join(folder, 'admin-token'), 'from-file\n', { mode: 0o600 });
-    answer = { residual: 0 };
+    answer = { ledger_residual: 0 };
     expect((await sluice(['verify', 'ledger', '--data', folder])).code).toBe(0);
     expect(seen.at(-1)?.authorization).toBe('Bearer from-file');
   } finally {
@@ -111,7 +117,7 @@ test('the server is found by the lock of its data folder, its credential beside 
 test.each([
   [500, '{}', /answered 500/],
   [200, 'not json', /expected JSON/],
-  [200, '{"residual":"x"}', /no number "residual"/],
+  [200, '{"ledger_residual":null}', /no number "ledger_residual"/],
 ])('answer %d %s is told, exit 2', async (code, text, message) => {
   status = code;
   answer = text;

@@ -20,11 +20,15 @@ export async function verifyLedger(
   surroundings: Surroundings,
 ): Promise<number> {
   const access = await findAdmin(options, surroundings, systemRandom);
-  const answer = await askAdmin(access, 'GET', '/admin/v1/ledger', askMs);
-  const residual = numberIn(answer, 'residual');
+  const answer = await askAdmin(access, 'GET', '/admin/v1/overview', askMs);
+  const residual = numberIn(answer, 'ledger_residual');
   const closes = residual === 0;
-  if (options.json === true) surroundings.out(`${JSON.stringify(answer)}\n`);
-  else {
+  if (options.json === true) {
+    const counters = member(answer, 'counters');
+    surroundings.out(
+      `${JSON.stringify({ residual, counters, verdict: closes ? 'holds' : 'broken' })}\n`,
+    );
+  } else {
     const { good, bad } = paintFor(surroundings);
     surroundings.out(
       closes
@@ -46,9 +50,9 @@ export async function reconcile(
       '--reason: found nothing; allowed: words for the audit, such as --reason "after the power cut", or --dry-run to only look',
     );
   const access = await findAdmin(options, surroundings, systemRandom);
-  const answer = await askAdmin(access, 'POST', '/admin/v1/reconcile', reconcileMs, {
+  const answer = await askAdmin(access, 'POST', '/admin/v1/commands/reconcile', reconcileMs, {
     dry_run: dryRun,
-    ...(options.reason === undefined ? {} : { reason: options.reason }),
+    reason: options.reason ?? 'only looking',
   });
   const findings = member(answer, 'findings');
   if (!Array.isArray(findings))
