@@ -8,15 +8,15 @@
  *
  * The idea, in three steps:
  *
- * 1. **No keys, only fingerprints.** A slot holds 53 bits of a keyed 64-bit hash (key.ts) as one float,
- *    then the counter's state as `width` more. A token bucket is 24 bytes, in one `Float64Array`, which
- *    the collector never looks into. Two keys share a counter only if 53 bits *and* the segment agree:
- *    about one in 2^61 for a pair, and nobody outside knows the seed.
+ * 1. **No keys, only fingerprints.** A slot holds the 64 bits of a keyed hash (key.ts), then the
+ *    counter's state as `width` floats. A token bucket is 24 bytes, in one buffer, which the collector
+ *    never looks into. Two keys share a counter only if all 64 bits agree: among a million keys, once in
+ *    40 million tables, and nobody outside knows the seed.
  * 2. **A table of small tables.** The hash picks one of many segments; each is an open-addressing table
  *    of its own that starts empty and grows by half. So growing moves at most a few thousand slots at a
  *    time, memory follows what is used, and a resize never stalls anybody.
  *
- *        hash ──► segment 0  [fp level last | fp level last | · · · | fp level last]
+ *        hash ──► segment 0  [bits level last | bits level last | · · · | bits level last]
  *                 segment 1  [ · · · | · · · ]
  *                 …
  *
@@ -37,20 +37,24 @@ const segmentsMax = 1 << 16;
 const fullNumerator = 3;
 const fullDenominator = 4;
 
-const twoTo21 = 2 ** 21;
-const twoToMinus21 = 2 ** -21;
 const twoToMinus32 = 2 ** -32;
-const nothing = new Float64Array(0);
+const noCells = new Float64Array(0);
+const noWords = new Int32Array(0);
 
 interface Segment {
   cells: Float64Array;
+  /** The same buffer: words 2·stride·slot and the next are the fingerprint; both 0 is an empty slot. */
+  words: Int32Array;
   slots: number;
   used: number;
 }
 
+/** What a sweep asks about a key: its state, and the two words of its hash. */
+export type SweepVisitor = (cells: Float64Array, at: number, low: number, high: number) => boolean;
+
 export class KeyedTable {
   /** The floats of the segment that the last `find` or `insert` looked into. */
-  cells: Float64Array = nothing;
+  cells: Float64Array = noCells;
   /** Floats of a slot: the fingerprint and the state. */
   readonly stride: number;
   readonly #segments: readonly Segment[];
@@ -58,7 +62,8 @@ export class KeyedTable {
   #entries = 0;
   #slots = 0;
   #segment: Segment;
-  #fingerprint = 0;
+  #low = 0;
+  #high = 0;
   #cursorSegment = 0;
   #cursorSlot = 0;
 
@@ -73,7 +78,12 @@ export class KeyedTable {
     const wanted = (expectedKeys * fullDenominator) / fullNumerator / perSegment;
     let count = 1;
     while (count < wanted && count < segmentsMax) count *= 2;
-    this.#segments = Array.from({ length: count }, () => ({ cells: nothing, slots: 0, used: 0 }));
+    this.#segments = Array.from({ length: count }, () => ({
+      cells: noCells,
+      words: noWords,
+      slots: 0,
+      used: 0,
+    }));
     this.#mask = count - 1;
     const first = this.#segments[0];
     if (first === undefined) throw new Error('a table has at least one segment');
@@ -85,7 +95,7 @@ export class KeyedTable {
     return this.#entries;
   }
 
-  /** Bytes of the arrays; the objects around them add less than 100 per segment. */
+  /** Bytes of the arrays; the objects around them add less than 200 per segment. */
   get bytes(): number {
     return this.#slots * this.stride * 8;
   }
@@ -102,20 +112,23 @@ export class KeyedTable {
   find(low: number, high: number): number {
     const segment = this.#segments[low & this.#mask];
     if (segment === undefined) throw new Error('the mask covers the segments');
-    const fingerprint = (high >>> 0) * twoTo21 + (low >>> 11) || 1;
+    // Both words zero mark an empty slot, so that one hash is moved aside.
+    const first = (low | high) === 0 ? 1 : low;
     this.#segment = segment;
-    this.#fingerprint = fingerprint;
-    const { cells, slots } = segment;
-    this.cells = cells;
+    this.#low = first;
+    this.#high = high;
+    const { words, slots } = segment;
+    this.cells = segment.cells;
     if (slots === 0) return -1;
-    const stride = this.stride;
-    const end = slots * stride;
-    let at = ((((high >>> 0) * slots * twoToMinus32) | 0) * stride) | 0;
+    const step = this.stride * 2;
+    const end = slots * step;
+    let at = homeSlot(high, slots) * step;
     for (;;) {
-      const found = cells[at];
-      if (found === fingerprint) return at + 1;
-      if (found === 0) return -1;
-      at += stride;
+      const foundLow = words[at];
+      const foundHigh = words[at + 1];
+      if (foundLow === first && foundHigh === high) return (at >> 1) + 1;
+      if (foundLow === 0 && foundHigh === 0) return -1;
+      at += step;
       if (at === end) at = 0;
     }
   }
@@ -129,20 +142,26 @@ export class KeyedTable {
     if ((segment.used + 1) * fullDenominator > segment.slots * fullNumerator) {
       this.#resize(segment, Math.max(segmentMinSlots, Math.ceil(segment.slots * 1.5)));
     }
-    const at = freeSlot(segment, this.stride, this.#fingerprint);
-    segment.cells[at] = this.#fingerprint;
+    const word = freeWord(segment, this.stride, this.#high);
+    segment.words[word] = this.#low;
+    segment.words[word + 1] = this.#high;
     segment.used += 1;
     this.#entries += 1;
     this.cells = segment.cells;
-    return at + 1;
+    return (word >> 1) + 1;
+  }
+
+  /** Removes the key that the last `find` found at `at`. */
+  remove(at: number): void {
+    this.#remove(this.#segment, (at - 1) / this.stride);
   }
 
   /**
-   * Moves the cursor over at most `budget` slots and removes the keys that `forgotten` names.
+   * Moves the cursor over at most `budget` slots and removes the keys for which `gone` says so.
    * Removing and shrinking are charged to the budget, so that a slice is bounded in time, not only in
    * slots. Answers how many were removed. Invalidates what `find` said.
    */
-  sweep(budget: number, forgotten: (cells: Float64Array, at: number) => boolean): number {
+  sweep(budget: number, gone: SweepVisitor): number {
     let left = budget;
     let removed = 0;
     let emptyInARow = 0;
@@ -152,8 +171,7 @@ export class KeyedTable {
       left -= 1;
       emptyInARow = segment.slots === 0 ? emptyInARow + 1 : 0;
       while (left > 0 && this.#cursorSlot < segment.slots) {
-        const at = this.#cursorSlot * this.stride;
-        if (segment.cells[at] !== 0 && forgotten(segment.cells, at + 1)) {
+        if (asks(segment, this.#cursorSlot * this.stride, gone)) {
           // The gap may have been filled by a later slot: look at the same place again.
           this.#remove(segment, this.#cursorSlot);
           removed += 1;
@@ -173,23 +191,27 @@ export class KeyedTable {
 
   /** Visits every key. O(size): for tests and for audited one-time work, never in a request. */
   forEach(visit: (cells: Float64Array, at: number) => void): void {
-    for (const { cells, slots } of this.#segments) {
-      for (let slot = 0; slot < slots; slot += 1) {
-        if (cells[slot * this.stride] !== 0) visit(cells, slot * this.stride + 1);
+    for (const segment of this.#segments) {
+      for (let slot = 0; slot < segment.slots; slot += 1) {
+        asks(segment, slot * this.stride, (cells, at) => {
+          visit(cells, at);
+          return false;
+        });
       }
     }
   }
 
   #remove(segment: Segment, slot: number): void {
-    const { cells, slots } = segment;
+    const { cells, words, slots } = segment;
     const stride = this.stride;
     let gap = slot;
     let next = slot;
     for (;;) {
       next = next + 1 === slots ? 0 : next + 1;
-      const fingerprint = cells[next * stride] ?? 0;
-      if (fingerprint === 0) break;
-      const home = homeSlot(fingerprint, slots);
+      const word = next * stride * 2;
+      const high = words[word + 1] ?? 0;
+      if (words[word] === 0 && high === 0) break;
+      const home = homeSlot(high, slots);
       // A slot may fill the gap unless its home lies cyclically in (gap, next].
       const stays = gap <= next ? home > gap && home <= next : home > gap || home <= next;
       if (stays) continue;
@@ -212,31 +234,45 @@ export class KeyedTable {
 
   #resize(segment: Segment, slots: number): void {
     const { stride } = this;
-    const old = segment.cells;
+    const { cells, words } = segment;
     this.#slots += slots - segment.slots;
-    segment.cells = slots === 0 ? nothing : new Float64Array(slots * stride);
+    segment.cells = slots === 0 ? noCells : new Float64Array(slots * stride);
+    segment.words = new Int32Array(segment.cells.buffer);
     segment.slots = slots;
-    for (let at = 0; at < old.length; at += stride) {
-      const fingerprint = old[at] ?? 0;
-      if (fingerprint === 0) continue;
-      const to = freeSlot(segment, stride, fingerprint);
-      for (let cell = 0; cell < stride; cell += 1) segment.cells[to + cell] = old[at + cell] ?? 0;
+    for (let at = 0; at < cells.length; at += stride) {
+      const low = words[at * 2] ?? 0;
+      const high = words[at * 2 + 1] ?? 0;
+      if (low === 0 && high === 0) continue;
+      // The fingerprint moves as words: as a float it may be a NaN, whose bits need not survive.
+      const word = freeWord(segment, stride, high);
+      segment.words[word] = low;
+      segment.words[word + 1] = high;
+      for (let cell = 1; cell < stride; cell += 1) {
+        segment.cells[(word >> 1) + cell] = cells[at + cell] ?? 0;
+      }
     }
     if (this.#segment === segment) this.cells = segment.cells;
   }
 }
 
-function homeSlot(fingerprint: number, slots: number): number {
-  return (Math.floor(fingerprint * twoToMinus21) * slots * twoToMinus32) | 0;
+function asks(segment: Segment, at: number, visitor: SweepVisitor): boolean {
+  const low = segment.words[at * 2] ?? 0;
+  const high = segment.words[at * 2 + 1] ?? 0;
+  return (low !== 0 || high !== 0) && visitor(segment.cells, at + 1, low, high);
 }
 
-/** Index of the first empty slot from the fingerprint's home on. There is one: see `insert`. */
-function freeSlot(segment: Segment, stride: number, fingerprint: number): number {
-  const { cells, slots } = segment;
-  const end = slots * stride;
-  let at = homeSlot(fingerprint, slots) * stride;
-  while (cells[at] !== 0) {
-    at += stride;
+function homeSlot(high: number, slots: number): number {
+  return ((high >>> 0) * slots * twoToMinus32) | 0;
+}
+
+/** Index of the first word of the first empty slot from home on. There is one: see `insert`. */
+function freeWord(segment: Segment, stride: number, high: number): number {
+  const { words, slots } = segment;
+  const step = stride * 2;
+  const end = slots * step;
+  let at = homeSlot(high, slots) * step;
+  while (words[at] !== 0 || words[at + 1] !== 0) {
+    at += step;
     if (at === end) at = 0;
   }
   return at;

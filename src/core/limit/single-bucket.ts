@@ -1,7 +1,7 @@
 import { Timeline } from './timeline.ts';
 import type { TokenBucket, TokenBucketState, WaitUs } from './token-bucket.ts';
 import {
-  assertFits,
+  assertCost,
   carryOver,
   countedTo,
   freshBucket,
@@ -36,7 +36,7 @@ export class SingleBucket {
   /** 0: the cost fits now; else the wait. Charges nothing. @throws CostNeverFitsError */
   probe(costMilli: number, nowUs: number): WaitUs {
     const bucket = this.#bucket;
-    assertFits(bucket, costMilli);
+    assertCost(bucket.burstMilli, costMilli);
     if (bucket.burstMilli === 0) return neverUs;
     const now = this.#timeline.read(nowUs);
     const costUnits = costMilli * bucket.unitsPerMilli;

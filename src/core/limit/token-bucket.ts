@@ -1,3 +1,4 @@
+import { greatestCommonDivisor } from './numbers.ts';
 import type { Rate } from './rate.ts';
 import { formatMilli, formatRate } from './rate.ts';
 
@@ -185,7 +186,7 @@ export function takeTokens(
   nowUs: number,
   costMilli: number,
 ): { readonly state: TokenBucketState; readonly waitUs: WaitUs } {
-  assertFits(bucket, costMilli);
+  assertCost(bucket.burstMilli, costMilli);
   const costUnits = costMilli * bucket.unitsPerMilli;
   const levelUnits = levelAt(bucket, state.levelUnits, state.lastUs, nowUs);
   const lastUs = countedTo(bucket, state.lastUs, nowUs);
@@ -196,15 +197,15 @@ export function takeTokens(
   return { state, waitUs: waitFor(bucket, levelUnits, lastUs, nowUs, costUnits) };
 }
 
-/** @throws CostNeverFitsError, RangeError for a cost that is no positive integer. */
-export function assertFits(bucket: TokenBucket, costMilli: number): void {
+/** @throws CostNeverFitsError above the capacity, RangeError for a cost that is no positive integer. */
+export function assertCost(capacityMilli: number, costMilli: number): void {
   if (!Number.isInteger(costMilli) || costMilli <= 0) {
     throw new RangeError(
       `cost: found ${costMilli}; allowed is a positive whole number of thousandths`,
     );
   }
-  if (costMilli > bucket.burstMilli && bucket.burstMilli > 0) {
-    throw new CostNeverFitsError(costMilli, bucket.burstMilli);
+  if (costMilli > capacityMilli && capacityMilli > 0) {
+    throw new CostNeverFitsError(costMilli, capacityMilli);
   }
 }
 
@@ -224,10 +225,4 @@ export function carryOver(
   if (levelUnits >= from.capacityUnits) return { levelUnits: to.capacityUnits, lastUs: nowUs };
   const scaled = (BigInt(levelUnits) * BigInt(to.capacityUnits)) / BigInt(from.capacityUnits);
   return { levelUnits: Number(scaled), lastUs: nowUs };
-}
-
-function greatestCommonDivisor(a: number, b: number): number {
-  let [x, y] = [a, b];
-  while (y !== 0) [x, y] = [y, x % y];
-  return x;
 }
