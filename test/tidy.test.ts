@@ -114,7 +114,9 @@ const badSamples: readonly {
     rule: orphans({ 'src/main.ts': 'the command', 'src/gone.ts': 'left long ago' }),
     bad: [
       file('src/main.ts', "await import('./used.ts');"),
-      file('src/used.ts', "new URL('./thread.js', import.meta.url);"),
+      file('src/used.ts', "new Worker(new URL('./thread.js', import.meta.url));"),
+      file('vitest.config.ts', "const c = { globalSetup: ['test/support/once.ts'] };"),
+      file('test/support/once.ts', ''),
       file('src/thread.ts', ''),
       file('src/only-tested.ts', ''),
       file('src/x.test.ts', "import './only-tested.ts';"),

@@ -57,7 +57,7 @@ export const importDirections: Rule = (files) =>
     if (!file.path.startsWith('src/')) return [];
     if (allowed === undefined) return [`${file.path}: folder "${from}" has no place in the plan`];
     return mentionsOf(file).flatMap(({ to, line, kind }) => {
-      if (kind === 'url') return [];
+      if (kind === 'text') return [];
       const at = `${file.path}:${line}`;
       if (!to.startsWith('.')) {
         const pure = ['core', 'wire', 'ports', 'sdk'].includes(from);
@@ -189,10 +189,11 @@ export const orphans =
         const file = byPath.get(path);
         if (file === undefined || seen.has(path)) continue;
         seen.add(path);
-        for (const { to } of mentionsOf(file)) {
-          if (!to.startsWith('.')) continue;
+        for (const { to, kind } of mentionsOf(file)) {
           const target = posix.join(posix.dirname(path), to);
-          waiting.push(target, target.replace(/\.js$/, '.ts'));
+          // A string may mean a place beside its file or one below the root.
+          if (kind === 'text') waiting.push(to, target, target.replace(/\.js$/, '.ts'));
+          else if (to.startsWith('.')) waiting.push(target);
         }
       }
       return seen;

@@ -88,19 +88,24 @@ export function nameOf(node: unknown): string {
 export interface Mention {
   readonly to: string;
   readonly line: number;
-  /** `url`: named in `new URL('…')`, to be read or started, not imported. */
-  readonly kind: 'import' | 'url';
+  /** `text`: named in a string, to be read or started, not imported. */
+  readonly kind: 'import' | 'text';
 }
 
-/** What a file imports or re-exports, statically or not, and what it names by URL. */
+/** What a file imports or re-exports, statically or not, and code that it names in strings. */
 export function mentionsOf(file: SourceFile): readonly Mention[] {
   const found: Mention[] = [];
+  const sources = new Set<unknown>();
   for (const node of nodesOf(astOf(file))) {
-    const byUrl = node.type === 'NewExpression' && nameOf(node['callee']) === 'URL';
-    const source = byUrl ? (node['arguments'] as readonly unknown[])[0] : node['source'];
-    const value = (source as AstNode | undefined)?.['value'];
-    if (typeof value === 'string')
-      found.push({ to: value, line: lineOf(file, node), kind: byUrl ? 'url' : 'import' });
+    const value = (node['source'] as AstNode | undefined)?.['value'];
+    if (typeof value === 'string') {
+      sources.add(node['source']);
+      found.push({ to: value, line: lineOf(file, node), kind: 'import' });
+    } else if (node.type === 'Literal' && !sources.has(node)) {
+      const text = node['value'];
+      if (typeof text === 'string' && /^[\w./-]+\.(?:ts|js|mjs)$/.test(text))
+        found.push({ to: text, line: lineOf(file, node), kind: 'text' });
+    }
   }
   return found;
 }
