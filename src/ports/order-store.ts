@@ -227,6 +227,12 @@ export interface PaymentStore {
     updatedBeforeMs: number,
     limit: number,
   ): Promise<readonly Payment[]>;
+  /** In these states, and begun before; oldest first: what has not come to an end. */
+  startedBefore(
+    states: readonly PaymentState[],
+    createdBeforeMs: number,
+    limit: number,
+  ): Promise<readonly Payment[]>;
   ofOrder(orderId: string): Promise<readonly Payment[]>;
   byId(paymentId: string): Promise<Payment | undefined>;
   /** Money that found no order: remembered, for the operator; oldest first. */

@@ -729,7 +729,7 @@ export function orderStoreContract(name: string, make: () => Promise<OrderStoreH
         expect(await apply(order, { amountMinor: 1 })).toMatchObject({
           effect: 'held_amount_mismatch',
           order: { state: 'PENDING_PAYMENT' },
-          payment: { state: 'HELD' },
+          payment: { state: 'HELD', amountMinor: 1 },
         });
         expect(await apply(order, { eventId: 'evt-2' })).toMatchObject({ effect: 'none' });
         expect(

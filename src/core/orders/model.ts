@@ -54,6 +54,7 @@ export interface Payment {
   readonly orderId: string;
   readonly provider: string;
   readonly intentId: string;
+  /** What was asked for; of a payment held for its amount, what came. */
   readonly amountMinor: number;
   readonly currency: string;
   readonly state: PaymentState;

@@ -50,6 +50,14 @@ export function paymentStore(sql: Sql): PaymentStore {
       );
       return rows.map(toPayment);
     },
+    async startedBefore(states, createdBeforeMs, limit) {
+      const rows = await sql.query<PaymentRow>(
+        `SELECT ${paymentColumns} FROM payments
+         WHERE state = ANY($1::text[]) AND created_at_ms < $2 ORDER BY created_at_ms LIMIT $3`,
+        [states, createdBeforeMs, limit],
+      );
+      return rows.map(toPayment);
+    },
     async ofOrder(orderId) {
       const rows = await sql.query<PaymentRow>(
         `SELECT ${paymentColumns} FROM payments WHERE order_id = $1 ORDER BY created_at_ms, payment_id`,
@@ -238,11 +246,16 @@ async function applyOnce(
       reason: decided.effect,
       attempts: 0,
       updatedAtMs: nowMs,
+      // What came is what can go back, whatever was asked for; the order keeps its own amount.
+      ...(decided.payment === 'HELD'
+        ? { amountMinor: event.amountMinor, currency: event.currency }
+        : {}),
     };
     await tx.query(
-      `UPDATE payments SET state = $2, reason = $3, attempts = 0, updated_at_ms = $4
+      `UPDATE payments SET state = $2, reason = $3, attempts = 0, updated_at_ms = $4,
+         amount_minor = $5, currency = $6
        WHERE payment_id = $1`,
-      [payment.paymentId, after.state, after.reason, nowMs],
+      [payment.paymentId, after.state, after.reason, nowMs, after.amountMinor, after.currency],
     );
     await appendAudit(tx, [
       paymentAudit(order.orderId, payment.paymentId, payment.state, after.state, why),
