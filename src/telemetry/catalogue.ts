@@ -1,8 +1,9 @@
 import type { LedgerRow, LedgerSnapshot } from '../core/ledger/ledger.ts';
 import { modes } from '../core/overload/mode.ts';
 import type { Mode } from '../core/overload/mode.ts';
-import type { Latency } from './latency.ts';
-import type { Metrics, Tell } from './metrics.ts';
+import { Latency } from './latency.ts';
+import { Metrics } from './metrics.ts';
+import type { Tell } from './metrics.ts';
 import type { ActivitySample, SaleSample, SkuSample } from './sale-sample.ts';
 
 /** Where the numbers come from: each is read at the moment of a scrape, and must be cheap to read. */
@@ -47,6 +48,26 @@ export function registerMetrics(metrics: Metrics, sources: MetricSources): void 
     sources.reserve,
   );
 }
+
+/** The table of docs/METRICS.md. */
+export function metricsTable(): string {
+  const metrics = new Metrics();
+  registerMetrics(metrics, {
+    ledger: () => ({ arrivals: 0, inSystem: 0, totals: noExits, rows: [], stages: [] }),
+    mode: () => 'NORMAL',
+    slots: {},
+    limiters: {},
+    sample: () => undefined,
+    reserve: new Latency(),
+  });
+  const rows = metrics.catalogue().map(({ name, type, labels, help }) => {
+    const shown = labels.map((label) => `\`${label}\``).join(' ');
+    return `| \`${name}\` | ${type} | ${shown} | ${help} |`;
+  });
+  return ['| metric | kind | labels | meaning |', '|---|---|---|---|', ...rows].join('\n');
+}
+
+const noExits = { handle: 0, forward: 0, reject: 0, fail: 0 };
 
 function registerPath(metrics: Metrics, ledger: () => LedgerSnapshot): void {
   const fromRows =
