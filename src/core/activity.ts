@@ -39,6 +39,18 @@ export interface RoomSettings {
   readonly maxAdmissionsPerSecond: number;
   /** Admitted people who have not finished, strict. */
   readonly maxActive: number;
+  /** `quota`: places of each group; a group not named here has none of its own. */
+  readonly quota?: {
+    readonly places: Readonly<Record<string, number>>;
+    /** Places a group leaves unused once its line is empty: kept, or open to all in draw order. */
+    readonly leftover: 'kept' | 'to_all';
+  };
+  /** `lottery`: how many are drawn. */
+  readonly lotteryPlaces?: number;
+  /** Names a public value, known only after the lobby has closed, that is mixed into the draw. */
+  readonly beacon?: string;
+  /** Polls per second that the whole room may cause; intervals follow from it. */
+  readonly pollsPerSecond?: number;
 }
 
 export interface Activity {

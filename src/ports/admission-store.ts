@@ -146,6 +146,8 @@ export interface TakePassRequest {
   readonly wave: number;
   readonly claimBeforeMs: number;
   readonly passLifeMs: number;
+  /** Where everybody is let in there are no waves: an expired pass may be followed by another. */
+  readonly renewable?: boolean;
 }
 
 export type TakePassReply =

@@ -199,6 +199,15 @@ export function admissionStoreContract(
       ]);
     });
 
+    test('where passes renew, an expired one is followed by another', async () => {
+      await store.join(activity, wish('a'), nowMs);
+      const open = turn('a', { wave: 0, claimBeforeMs: nowMs + 1e9, renewable: true });
+      await store.takePass(activity, open, nowMs);
+      expect(await store.takePass(activity, open, nowMs + 30_749)).toMatchObject({ attempt: 1 });
+      expect(await store.takePass(activity, open, nowMs + 30_750)).toMatchObject({ attempt: 2 });
+      expect(await store.takePass(activity, open, nowMs + 1e9)).toEqual({ kind: 'missed' });
+    });
+
     test('fifty askers at once take one pass', async () => {
       await store.join(activity, wish('a'), nowMs);
       const replies = await Promise.all(

@@ -76,22 +76,23 @@ export class Line {
     return ids?.[rank - this.#lowerBound(key)];
   }
 
-  /**
-   * The rank of an entry, or -1. Of equal keys and ids (one person who left and came again before the
-   * draw) the first that is not gone. O(log n).
-   */
+  /** The rank of an entry, or -1. O(log n). */
   rankOf(key: number, entryId: string): number {
     const first = this.#lowerBound(key);
     if (first >= this.#size || this.#keys[first] !== key) return -1;
     const ids = this.#ties.get(key);
     if (ids === undefined) return first;
-    let found = -1;
-    for (let at = 0; at < ids.length; at += 1) {
-      if (ids[at] !== entryId) continue;
-      found = first + at;
-      if (!this.isGone(found)) break;
-    }
-    return found;
+    const at = ids.indexOf(entryId);
+    return at < 0 ? -1 : first + at;
+  }
+
+  /** Entries, gone or not, whose key is below `key`, or equal with an id up to `tie`. O(log n). */
+  countWithin(key: number, tie: string | undefined): number {
+    const first = this.#lowerBound(key);
+    const ids = this.#ties.get(key);
+    if (ids === undefined)
+      return first < this.#size && this.#keys[first] === key ? first + 1 : first;
+    return first + (tie === undefined ? ids.length : ids.filter((id) => id <= tie).length);
   }
 
   isGone(rank: number): boolean {

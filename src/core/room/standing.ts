@@ -24,8 +24,8 @@ export interface Hours {
 
 /** Where a place is, before it is put into words. */
 export type Whereabouts =
-  | { readonly kind: 'left' | 'closed' | 'claimed' | 'not_drawn' }
-  | { readonly kind: 'missed'; readonly wave: number }
+  | { readonly kind: 'left' | 'closed' | 'not_drawn' }
+  | { readonly kind: 'claimed' | 'missed'; readonly wave: number }
   | { readonly kind: 'admitted'; readonly wave: number; readonly claimBeforeMs: number | null }
   | { readonly kind: 'lobby' }
   | {
@@ -172,13 +172,13 @@ export class ReleaseView {
     if (range !== undefined && range.wave !== 0 && known) {
       return this.#released(place, range.wave, nowMs);
     }
-    if (state.claimed.has(place.sequence)) return { kind: 'claimed' };
+    if (state.claimed.has(place.sequence)) return { kind: 'claimed', wave: range?.wave ?? 0 };
 
     const before = livingBefore(isLobby ? lane.lobby : lane.late, key);
     const lobbyLiving = lane.lobby.living.at(-1) ?? 0;
     const first = isLobby ? 0 : lobbyLiving;
     const passed = lane.lobbyPassed + lane.latePassed;
-    if (isLobby && lane.drawnUpTo !== null && before.estimate >= lane.drawnUpTo) {
+    if (lane.drawnUpTo !== null && first + before.estimate >= lane.drawnUpTo) {
       return { kind: 'not_drawn' };
     }
     if (range !== undefined) {
@@ -200,7 +200,7 @@ export class ReleaseView {
   }
 
   #released(place: Place, wave: number, nowMs: number): Whereabouts {
-    if (this.state.claimed.has(place.sequence)) return { kind: 'claimed' };
+    if (this.state.claimed.has(place.sequence)) return { kind: 'claimed', wave };
     const window = this.#waves.get(wave);
     if (window === undefined) return { kind: 'missed', wave };
     // A claim of the last moment may be younger than this state; only a state made after the window

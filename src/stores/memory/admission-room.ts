@@ -38,6 +38,7 @@ export type RoomFact =
 export const roomEntriesMax = 50_000_000;
 
 const outcomes = ['bought', 'gave_up', 'failed'] as const satisfies readonly FinishOutcome[];
+const missed: TakePassReply = { kind: 'missed' };
 const flagLeft = 1;
 const claimEnded = 1;
 const claimFinished = 2;
@@ -134,17 +135,28 @@ export class AdmissionRoom {
     const claim = this.#lastClaim.get(row) - 1;
     // Another wave than the claim's: the entry was released again, and the old pass no longer counts.
     if (claim >= 0 && this.#claimWave.get(claim) === request.wave && this.#isOpen(claim)) {
-      if (nowMs >= this.#claimExpires.get(claim)) return { kind: 'missed' };
+      if (nowMs >= this.#claimExpires.get(claim)) {
+        return request.renewable === true ? this.#newClaim(row, claim, request, nowMs) : missed;
+      }
       const skuId = this.#skuIds.textOf(this.#claimSku.get(claim));
       return skuId === request.skuId ? this.taken(claim, false) : { kind: 'other_sku', skuId };
     }
-    if (nowMs >= request.claimBeforeMs) return { kind: 'missed' };
+    return this.#newClaim(row, claim, request, nowMs);
+  }
+
+  #newClaim(
+    row: number,
+    before: number,
+    request: TakePassRequest,
+    nowMs: number,
+  ): RoomFact | TakePassReply {
+    if (nowMs >= request.claimBeforeMs) return missed;
     return [
       'c',
       row,
       request.skuId,
       request.wave,
-      this.#lastAttempt(claim, request.skuId) + 1,
+      this.#lastAttempt(before, request.skuId) + 1,
       nowMs,
       Math.ceil((nowMs + request.passLifeMs) / 1000) * 1000,
     ];

@@ -39,9 +39,10 @@ const settled = Promise.resolve();
 /** Stands where a line of a room has its activity: the line is a named state. */
 const noActivity = '';
 
-/** Distinct rooms and named states: an operator makes them, never a buyer. */
+/** Distinct rooms: an operator makes them, never a buyer. */
 const roomsMax = 10_000;
-const statesMax = 10_000;
+/** Named states: control writes one for each wave, four a second at most; this is three days of it. */
+const statesMax = 1_000_000;
 
 /** Replay longer than this and than the snapshot it starts from is cut by a compaction, bytes. */
 const compactAboveBytes = 256 * 1024 * 1024;

@@ -1,0 +1,319 @@
+import type { WaveWindow } from './release.ts';
+import { SequenceSet } from './sequence-set.ts';
+import { YieldMeter } from './sizing.ts';
+import type { SaleMode } from './sizing.ts';
+
+/**
+ * The account of everybody who was let in: who may still claim, who holds a living pass, who is done.
+ * Both caps and the yield are read from it. Waiting people are not in it; a released person costs a
+ * few bytes until the wave's window closes, a claimant one small record until its pass is history.
+ */
+
+interface LaneCount {
+  released: number;
+  claimed: number;
+  left: number;
+}
+
+interface WaveRecord {
+  readonly atMs: number;
+  claimBeforeMs: number;
+  readonly lanes: Map<string, LaneCount>;
+  /** Claims of this wave that ended inside its window: free to claim again, and no no-shows. */
+  ended: number;
+  state: 'open' | 'closed' | 'revoked';
+}
+
+interface ClaimRecord {
+  readonly entryId: string;
+  readonly wave: number;
+  readonly lane: string;
+  readonly skuId: string;
+  readonly expiresAtMs: number;
+  state: 'live' | 'bought' | 'done' | 'no_show' | 'ended';
+}
+
+/** A pass's request may still be on its way this long after the pass expired, ms. */
+const lateRequestMs = 3_000;
+/**
+ * Waves are told apart, and claims remembered, this long past a pass's life: late news finds them, a
+ * pass asked for again names its wave, and a wave can still be revoked, ms.
+ */
+const historyMs = 120_000;
+/** Expired passes are looked for this often, ms: the search goes through every claim. */
+const sweepEveryMs = 1_000;
+
+export interface BookTotals {
+  readonly released: number;
+  readonly missed: number;
+  readonly finished: number;
+  readonly bought: number;
+}
+
+export class WaveBook {
+  readonly claimed = new SequenceSet();
+  readonly yield = new YieldMeter();
+  readonly #waves = new Map<number, WaveRecord>();
+  readonly #claims = new Map<number, ClaimRecord>();
+  readonly #boughtByLane = new Map<string, number>();
+  readonly #passLifeMs: number;
+  #sweptAtMs = -Infinity;
+  #live = 0;
+  #released = 0;
+  #missed = 0;
+  #finished = 0;
+  #bought = 0;
+
+  constructor(passLifeMs: number) {
+    this.#passLifeMs = passLifeMs;
+  }
+
+  get totals(): BookTotals {
+    return {
+      released: this.#released,
+      missed: this.#missed,
+      finished: this.#finished,
+      bought: this.#bought,
+    };
+  }
+
+  /** Admitted people who have not finished: those who may still claim, and those with a living pass. */
+  get active(): number {
+    let active = this.#live;
+    for (const wave of this.#waves.values()) if (wave.state === 'open') active += unclaimed(wave);
+    return active;
+  }
+
+  release(
+    wave: number,
+    atMs: number,
+    claimBeforeMs: number,
+    lanes: readonly { readonly lane: string; readonly people: number }[],
+  ): void {
+    const counts = new Map<string, LaneCount>();
+    for (const { lane, people } of lanes) {
+      counts.set(lane, { released: people, claimed: 0, left: 0 });
+      this.#released += people;
+    }
+    this.#waves.set(wave, { atMs, claimBeforeMs, lanes: counts, ended: 0, state: 'open' });
+  }
+
+  claim(
+    sequence: number,
+    lane: string,
+    claim: {
+      readonly entryId: string;
+      readonly wave: number;
+      readonly skuId: string;
+      readonly expiresAtMs: number;
+    },
+  ): void {
+    const wave = this.#waves.get(claim.wave);
+    if (wave?.state === 'revoked') return;
+    const before = this.#claims.get(sequence);
+    if (before?.state === 'live') this.#live -= 1;
+    const counted = before?.wave === claim.wave && before.state !== 'ended';
+    if (!counted) {
+      this.#count(wave, lane).claimed += 1;
+      if (before?.wave === claim.wave && wave !== undefined) wave.ended -= 1;
+      // The window was closed here already, but on the store's clock it was not.
+      if (wave?.state === 'closed') this.#missed -= 1;
+    }
+    this.#claims.set(sequence, {
+      entryId: claim.entryId,
+      wave: claim.wave,
+      lane,
+      skuId: claim.skuId,
+      expiresAtMs: claim.expiresAtMs,
+      state: 'live',
+    });
+    this.#live += 1;
+    this.claimed.add(sequence);
+  }
+
+  finish(
+    sequence: number,
+    lane: string,
+    outcome: 'bought' | 'gave_up' | 'failed',
+    mode: SaleMode,
+  ): void {
+    const claim = this.#claims.get(sequence);
+    if (claim === undefined && outcome !== 'bought') return;
+    if (claim?.state === 'live') this.#live -= 1;
+    if (claim?.state === 'no_show' && outcome === 'bought') this.#missed -= 1;
+    this.#finished += 1;
+    if (outcome === 'bought') {
+      this.#bought += 1;
+      this.#boughtByLane.set(lane, (this.#boughtByLane.get(lane) ?? 0) + 1);
+      this.claimed.add(sequence);
+    } else this.claimed.delete(sequence);
+    if (claim !== undefined) claim.state = outcome === 'bought' ? 'bought' : 'done';
+    // A failure says nothing about what people want.
+    if (outcome !== 'failed') this.yield.observe(outcome === 'bought', mode);
+  }
+
+  /** The bound request has ended: inside the window the entry may claim again. */
+  end(sequence: number, lane: string): void {
+    const claim = this.#claims.get(sequence);
+    this.claimed.delete(sequence);
+    if (claim === undefined || claim.state === 'ended') return;
+    if (claim.state === 'live') this.#live -= 1;
+    if (claim.state === 'bought') {
+      this.#bought -= 1;
+      this.#boughtByLane.set(lane, (this.#boughtByLane.get(lane) ?? 0) - 1);
+    }
+    const wave = this.#waves.get(claim.wave);
+    if (wave?.state === 'open') {
+      this.#count(wave, lane).claimed -= 1;
+      wave.ended += 1;
+    }
+    claim.state = 'ended';
+  }
+
+  /** Somebody who was let in has left. `wave` is theirs; undefined where they were still waiting. */
+  leave(sequence: number, lane: string, wave: number | undefined, mode: SaleMode): void {
+    this.claimed.delete(sequence);
+    const claim = this.#claims.get(sequence);
+    if (claim !== undefined && claim.wave === wave) {
+      if (claim.state === 'live') {
+        this.#live -= 1;
+        claim.state = 'done';
+        this.yield.observe(false, mode);
+      }
+      if (claim.state !== 'ended') return;
+    }
+    const record = wave === undefined ? undefined : this.#waves.get(wave);
+    if (record?.state !== 'open') return;
+    this.#count(record, lane).left += 1;
+    if (claim?.state === 'ended' && claim.wave === wave) record.ended -= 1;
+    else this.yield.observe(false, mode);
+  }
+
+  /**
+   * Closes windows and passes that are over. `knownAtMs`: everything that happened up to then has been
+   * told to this book.
+   */
+  settle(knownAtMs: number, mode: SaleMode): void {
+    for (const [number, wave] of this.#waves) {
+      if (wave.state === 'open' && knownAtMs >= wave.claimBeforeMs) {
+        wave.state = 'closed';
+        const noShows = Math.max(0, unclaimed(wave) - wave.ended);
+        this.#missed += unclaimed(wave);
+        for (let at = 0; at < noShows; at += 1) this.yield.observe(false, mode);
+      }
+      if (wave.state !== 'open' && knownAtMs >= wave.claimBeforeMs + this.#passLifeMs + historyMs) {
+        this.#waves.delete(number);
+      }
+    }
+    if (knownAtMs - this.#sweptAtMs < sweepEveryMs) return;
+    this.#sweptAtMs = knownAtMs;
+    for (const [sequence, claim] of this.#claims) {
+      if (claim.state === 'live' && knownAtMs >= claim.expiresAtMs + lateRequestMs) {
+        claim.state = 'no_show';
+        this.#live -= 1;
+        this.#missed += 1;
+        this.claimed.delete(sequence);
+        this.yield.observe(false, mode);
+      }
+      if (claim.state !== 'live' && knownAtMs >= claim.expiresAtMs + historyMs) {
+        this.#claims.delete(sequence);
+      }
+    }
+  }
+
+  /** Waves in whose name somebody may still come: an open window, or a living pass. */
+  livingWaves(): readonly number[] {
+    const living = new Set<number>();
+    for (const [wave, record] of this.#waves) if (record.state === 'open') living.add(wave);
+    for (const claim of this.#claims.values()) if (claim.state === 'live') living.add(claim.wave);
+    return [...living].sort((one, other) => one - other);
+  }
+
+  /** Its passes die; returns who of it has bought and so does not wait again. */
+  revoke(
+    wave: number,
+  ): readonly { readonly sequence: number; readonly entryId: string }[] | undefined {
+    const record = this.#waves.get(wave);
+    if (record === undefined || record.state === 'revoked') return undefined;
+    if (record.state === 'closed') this.#missed -= unclaimed(record);
+    record.state = 'revoked';
+    const buyers: { readonly sequence: number; readonly entryId: string }[] = [];
+    for (const [sequence, claim] of this.#claims) {
+      if (claim.wave !== wave) continue;
+      if (claim.state === 'bought') buyers.push({ sequence, entryId: claim.entryId });
+      else {
+        if (claim.state === 'live') this.#live -= 1;
+        if (claim.state === 'no_show') this.#missed -= 1;
+        this.claimed.delete(sequence);
+        this.#claims.delete(sequence);
+      }
+    }
+    return buyers;
+  }
+
+  /** A wave that cannot be told apart any more. */
+  isOld(wave: number): boolean {
+    return wave !== 0 && !this.#waves.has(wave);
+  }
+
+  /** Windows that gateways still need: open ones, and those whose passes may live. */
+  windows(): readonly WaveWindow[] {
+    const windows: WaveWindow[] = [];
+    for (const [wave, record] of this.#waves) {
+      if (record.state === 'revoked') continue;
+      windows.push({ wave, releasedAtMs: record.atMs, claimBeforeMs: record.claimBeforeMs });
+    }
+    return windows;
+  }
+
+  get revokedWaves(): readonly number[] {
+    return [...this.#waves].filter(([, each]) => each.state === 'revoked').map(([wave]) => wave);
+  }
+
+  /** People on their way to the stock: by the SKU they chose, and by lane while they have not. */
+  onTheWay(): {
+    readonly bySku: ReadonlyMap<string, number>;
+    readonly byLane: ReadonlyMap<string, number>;
+  } {
+    const bySku = new Map<string, number>();
+    const byLane = new Map<string, number>();
+    for (const claim of this.#claims.values()) {
+      if (claim.state === 'live') bySku.set(claim.skuId, (bySku.get(claim.skuId) ?? 0) + 1);
+    }
+    for (const wave of this.#waves.values()) {
+      if (wave.state !== 'open') continue;
+      for (const [lane, count] of wave.lanes) {
+        const open = count.released - count.claimed - count.left;
+        byLane.set(lane, (byLane.get(lane) ?? 0) + open);
+      }
+    }
+    return { bySku, byLane };
+  }
+
+  /** Places that a lane uses: on the way, with a pass, or bought. */
+  usedBy(lane: string): number {
+    let used = this.#boughtByLane.get(lane) ?? 0;
+    for (const claim of this.#claims.values()) {
+      if (claim.lane === lane && claim.state === 'live') used += 1;
+    }
+    for (const wave of this.#waves.values()) {
+      const count = wave.state === 'open' ? wave.lanes.get(lane) : undefined;
+      if (count !== undefined) used += count.released - count.claimed - count.left;
+    }
+    return used;
+  }
+
+  #count(wave: WaveRecord | undefined, lane: string): LaneCount {
+    const known = wave?.lanes.get(lane);
+    if (known !== undefined) return known;
+    const fresh = { released: 0, claimed: 0, left: 0 };
+    wave?.lanes.set(lane, fresh);
+    return fresh;
+  }
+}
+
+function unclaimed(wave: WaveRecord): number {
+  let sum = 0;
+  for (const { released, claimed, left } of wave.lanes.values()) sum += released - claimed - left;
+  return sum;
+}
