@@ -1,8 +1,9 @@
+import type { LedgerSnapshot } from '../../core/ledger/ledger.ts';
 import type { Clock, Timers } from '../../ports/clock.ts';
 import type { AuditLog } from '../../ports/order-store.ts';
 import type { Random } from '../../ports/random.ts';
 import type { Principal } from './access.ts';
-import type { ConsoleSource, OperatorActions, OrdersDesk, Role } from './source.ts';
+import type { ConsoleSource, OperatorActions, OrdersDesk, Role, StockRow } from './source.ts';
 
 /** Everything that the admin server needs; composed in `app/`. */
 export interface AdminDeps {
@@ -17,6 +18,11 @@ export interface AdminDeps {
   readonly actions?: OperatorActions;
   readonly orders?: OrdersDesk;
   readonly audit: AuditLog;
+  /** The flow ledger of this process, and every SKU's units, read from the stores when asked. */
+  readonly accounts?: {
+    ledger(): LedgerSnapshot;
+    stock(): Promise<readonly StockRow[]>;
+  };
   /** Prometheus text. */
   readonly metrics?: () => Promise<{ readonly contentType: string; readonly body: string }>;
   /** What the command line asks of a running server beyond the routes here. */

@@ -6,6 +6,7 @@ import { type AdminContext, consoleHeader, readSessionCookie } from './context.t
 import type { AdminDeps } from './deps.ts';
 import { allowedHosts } from './hosts.ts';
 import { LiveFeed } from './live-feed.ts';
+import { registerAccountRoutes } from './account-routes.ts';
 import { registerLiveRoutes } from './live-routes.ts';
 import { registerOrderRoutes } from './order-routes.ts';
 import { problem } from './problem.ts';
@@ -21,6 +22,8 @@ import { registerSessionRoutes } from './session-routes.ts';
  * dies in between leaves the first, which says that the outcome is to be looked up.
  */
 export interface AdminServer {
+  /** The feed behind the page; a process may tick it by hand to fill its history. */
+  readonly feed: LiveFeed;
   readonly app: FastifyInstance;
   /** Binds and answers where: `http://127.0.0.1:9090`. */
   start(): Promise<{ readonly url: string }>;
@@ -135,12 +138,14 @@ export function createAdminServer(deps: AdminDeps): AdminServer {
 
   registerSessionRoutes(app, context);
   registerLiveRoutes(app, context);
+  registerAccountRoutes(app, context);
   registerActionRoutes(app, context);
   registerOrderRoutes(app, context);
   registerConsolePage(app, deps);
 
   return {
     app,
+    feed,
     start: async () => {
       const { host, port, allowedHosts: configured = [] } = deps.settings;
       await app.listen({ host, port });
