@@ -156,7 +156,7 @@ function buildActivity(
     revision: written.revision,
     activityVersion: written.version,
     timeZone: written.time_zone,
-    skus: written.skus.map(skuOf),
+    skus: written.skus.map((one, at) => skuOf(one, [...path, 'skus', at], report)),
     room,
     ...times,
     ...payment,
@@ -168,12 +168,23 @@ function buildRoom(
   path: Path,
   report: Report,
 ): ActivityPlan['room'] {
-  const admissions = perSecond(sure(readRate(room.max_admissions), room.max_admissions));
-  if (!Number.isInteger(admissions) || admissions < 1)
+  const wholePerSecond = (key: 'max_admissions' | 'poll_budget', what: string): number => {
+    const amount = perSecond(sure(readRate(room[key]), room[key]));
+    if (!Number.isInteger(amount) || amount < 1)
+      report(
+        [...path, key],
+        quoted(room[key]),
+        `a whole number of ${what} per second, at least 1/s`,
+      );
+    return amount;
+  };
+  const { lottery_places: lotteryPlaces } = room;
+  if ((room.mode === 'lottery') !== (lotteryPlaces !== undefined))
     report(
-      [...path, 'max_admissions'],
-      quoted(room.max_admissions),
-      'a whole number of people per second, at least 1/s',
+      [...path, lotteryPlaces === undefined ? 'mode' : 'lottery_places'],
+      lotteryPlaces === undefined ? 'lottery without lottery_places' : `with mode: ${room.mode}`,
+      'mode: lottery and lottery_places together, or neither',
+      lotteryPlaces === undefined ? 'value' : 'key',
     );
   return {
     mode: room.mode,
@@ -185,8 +196,10 @@ function buildRoom(
       1_000,
       claimWindowMaxMs,
     ),
-    maxAdmissionsPerSecond: admissions,
+    maxAdmissionsPerSecond: wholePerSecond('max_admissions', 'people'),
     maxActive: room.max_active,
+    pollsPerSecond: wholePerSecond('poll_budget', 'questions'),
+    ...(lotteryPlaces === undefined ? {} : { lotteryPlaces }),
   };
 }
 
@@ -214,14 +227,27 @@ function boundedMs(
   return ms;
 }
 
-function skuOf(one: WrittenActivity['skus'][number]): Sku {
+function skuOf(one: WrittenActivity['skus'][number], path: Path, report: Report): Sku {
+  const { seats } = one;
+  if (seats !== undefined) {
+    const twice = repeatedOf(seats);
+    if (twice !== undefined) report([...path, 'seats'], `${quoted(twice)} twice`, 'each seat once');
+    if (seats.length !== one.stock)
+      report([...path, 'stock'], String(one.stock), `${seats.length}, as many as there are seats`);
+  }
   return {
     skuId: one.id,
     name: one.name,
     price: sure(parsePrice(one.price), one.price),
     stock: one.stock,
     maxPerPerson: one.max_per_person,
+    ...(seats === undefined ? {} : { seats }),
   };
+}
+
+function repeatedOf(words: readonly string[]): string | undefined {
+  const seen = new Set<string>();
+  return words.find((word) => seen.size === seen.add(word).size);
 }
 
 /** Clock times become instants here; relative times stay relative. */

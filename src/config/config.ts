@@ -1,5 +1,5 @@
 import type { Rate } from '../core/limit/rate.ts';
-import type { Activity, RoomMode, Sku } from '../core/activity.ts';
+import type { Activity, RoomSettings, Sku } from '../core/activity.ts';
 
 /**
  * The configuration as the rest of the system takes it: plain values with units in their names,
@@ -77,13 +77,7 @@ export interface ActivityPlan {
   readonly closesAt: PlannedInstant;
   readonly timeZone: string;
   readonly skus: readonly Sku[];
-  readonly room: {
-    readonly mode: RoomMode;
-    readonly passLifeMs: number;
-    readonly claimWindowMs: number;
-    readonly maxAdmissionsPerSecond: number;
-    readonly maxActive: number;
-  };
+  readonly room: RoomSettings;
   readonly paymentDeadlineMs: number;
   /** How much longer an unpaid order is kept while its payment is being processed. */
   readonly paymentGraceMs: number;

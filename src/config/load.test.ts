@@ -103,6 +103,27 @@ activities:
     expect(times('+30s', '+30s', '2027-01-01T00:01:00Z')).toEqual([]);
   });
 
+  test('seats and stock agree, lottery and its places belong together', () => {
+    const seats = (text: string) => sale.replace('stock: 5', text);
+    expect(good(seats('stock: 2, seats: [A1, A2]')).activities[0]?.skus[0]?.seats).toEqual([
+      'A1',
+      'A2',
+    ]);
+    expect(problemsOf(seats('stock: 5, seats: [A1, A1]'))).toMatchObject([
+      { path: 'activities[0].skus[0].stock', allowed: '2, as many as there are seats' },
+      { path: 'activities[0].skus[0].seats', found: '"A1" twice' },
+    ]);
+    const room = (text: string) => `${sale}    room: ${text}`;
+    const lottery = good(room('{ mode: lottery, lottery_places: 9, poll_budget: 50/s }'));
+    expect(lottery.activities[0]?.room).toMatchObject({ lotteryPlaces: 9, pollsPerSecond: 50 });
+    expect(problemsOf(room('{ mode: lottery }'))).toMatchObject([
+      { path: 'activities[0].room.mode' },
+    ]);
+    expect(problemsOf(room('{ lottery_places: 9 }'))).toMatchObject([
+      { path: 'activities[0].room.lottery_places', found: 'with mode: draw' },
+    ]);
+  });
+
   test('one broken line is one problem; a key written twice is one', () => {
     expect(problemsOf('server: { port: 1\nactivities: []\n')).toHaveLength(1);
     expect(problemsOf('data: a\ndata: b\n')).toMatchObject([{ line: 2, allowed: 'each key once' }]);

@@ -1,6 +1,7 @@
 import { Type } from 'typebox';
 import type { Static, TSchemaOptions } from 'typebox';
 import { backlogCeilingDefault, passLifeDefaultMs, quantityMax } from '../core/bounds.ts';
+import { pollBudgetDefault } from '../core/room/pace.ts';
 import { formatDuration, kinds } from './values.ts';
 import type { Kind, KindName } from './values.ts';
 
@@ -147,6 +148,13 @@ const sku = Type.Object(
       default: 1,
       description: 'Units that one person may hold at a time, reserved, ordered and paid together.',
     }),
+    seats: Type.Optional(
+      Type.Array(text('id', 'A seat.'), {
+        minItems: 1,
+        maxItems: 100_000,
+        description: 'Named places, each sold once; as many as `stock`, from front to back.',
+      }),
+    ),
   },
   closed,
 );
@@ -154,8 +162,8 @@ const sku = Type.Object(
 const room = Type.Object(
   {
     mode: choice(
-      ['draw', 'fifo', 'passthrough', 'reject'],
-      'Order of release: `draw` shuffles the lobby at opening, `fifo` goes by arrival, `passthrough` lets everyone in, `reject` nobody.',
+      ['draw', 'fifo', 'lottery', 'passthrough', 'reject'],
+      'Order of release: `draw` shuffles the lobby at opening, `fifo` goes by arrival, `lottery` lets in those drawn and tells the others, `passthrough` lets everyone in, `reject` nobody.',
       'draw',
     ),
     pass_life: text('duration', 'How long a pass is valid.', {
@@ -170,6 +178,16 @@ const room = Type.Object(
       maximum: 10_000_000,
       default: 5_000,
       description: 'Admitted people who have not finished, never more.',
+    }),
+    lottery_places: Type.Optional(
+      Type.Integer({
+        minimum: 1,
+        maximum: 10_000_000,
+        description: 'How many a `lottery` draws.',
+      }),
+    ),
+    poll_budget: text('rate', 'Questions that the whole room may ask; the pace of each follows.', {
+      default: `${pollBudgetDefault.perSecond}/s`,
     }),
   },
   { ...closed, default: {}, description: 'The waiting room.' },
