@@ -243,7 +243,8 @@ async function applyOnce(
     after = {
       ...payment,
       state: decided.payment,
-      reason: decided.effect,
+      // A refund done keeps the reason for which it was due: the buyer is to be told.
+      reason: decided.payment === 'REFUNDED' ? payment.reason : decided.effect,
       attempts: 0,
       updatedAtMs: nowMs,
       // What came is what can go back, whatever was asked for; the order keeps its own amount.
