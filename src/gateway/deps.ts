@@ -43,8 +43,9 @@ export interface GatewayDeps {
   readonly readiness: () => Readiness;
   /** What of the draw is public now. */
   readonly publicRoom?: (activityId: string) => PublicRoom;
-  /** Latency of admitted work, ms, for the overload signals. */
-  readonly onAdmitted?: (elapsedMs: number) => void;
+  /** Time of a submit that got units, µs, for the overload signals; and of one that did not. */
+  readonly onAdmitted?: (elapsedUs: number) => void;
+  readonly onTurnedAway?: (elapsedUs: number) => void;
   /** Adds the HTML pages. */
   readonly pages?: (app: FastifyInstance, gateway: GatewayServices) => void;
 }

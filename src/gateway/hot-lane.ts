@@ -125,9 +125,8 @@ export class HotLane {
     arrivedUs: number,
   ): void {
     const { deps, renderer } = this.#context;
-    if (verdict.code === 'SECKILL_QUEUED') {
-      deps.onAdmitted?.((deps.clock.monoUs() - arrivedUs) / 1000);
-    }
+    if (verdict.code === 'SECKILL_QUEUED') deps.onAdmitted?.(deps.clock.monoUs() - arrivedUs);
+    else deps.onTurnedAway?.(deps.clock.monoUs() - arrivedUs);
     this.#send(request, response, renderer.verdict(verdict, deps.clock.wallMs()));
   }
 
