@@ -9,6 +9,7 @@ import {
   bannedCallsRule,
   defaultExports,
   environmentReader,
+  idleOptions,
   importDirections,
   longFiles,
   machineWords,
@@ -158,6 +159,16 @@ const badSamples: readonly {
     bad: [file('package-lock.json', '"resolved": "https://mirror.example/x.tgz"')],
     complaints: [/mirror\.example/],
   },
+  {
+    name: 'no option that does nothing',
+    rule: idleOptions,
+    bad: [
+      file('src/config/config.ts', 'export interface Config { readonly a: 1; b: { c: 2 }; d: 3 }'),
+      file('src/app/x.ts', 'f(config.a); const { b } = config; g({ c: 1 });'),
+      file('src/cli/x.ts', 'f(config.d);'),
+    ],
+    complaints: [/nothing reads "d"/],
+  },
 ];
 
 describe('each rule complains about a bad sample', () => {
@@ -180,6 +191,7 @@ describe('the tree', () => {
     'stages are numbered as pipeline.ts runs them': stageNumbers,
     'nothing of one machine or workplace': machineWords,
     'packages come from the public registry': registryHosts,
+    'no option that does nothing': idleOptions,
   };
 
   test.each(Object.entries(rules))('%s', (_, rule) => {

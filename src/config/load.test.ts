@@ -131,7 +131,7 @@ activities:
 
   test('hostile files are refused, not suffered', () => {
     expect(problemsOf('#'.repeat(configMaxBytes + 1))[0]?.found).toContain('bytes');
-    expect(problemsOf('['.repeat(200_000))).not.toEqual([]);
+    expect(problemsOf('['.repeat(20_000))).not.toEqual([]);
     const laugh = ['a: &a [x,x,x,x,x,x,x,x,x]'];
     for (let n = 1; n < 9; n += 1) {
       const last = String.fromCharCode(96 + n);

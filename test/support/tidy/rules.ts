@@ -279,3 +279,23 @@ export const registryHosts: Rule = (files) =>
         .filter((host) => host !== 'https://registry.npmjs.org')
         .map((host) => `${file.path}: packages from ${host}`),
     );
+
+/** Settings of the configuration that no other part of the product ever names: options that do nothing. */
+export const idleOptions: Rule = (files) => {
+  const config = files.find(({ path }) => path === 'src/config/config.ts');
+  if (config === undefined) return ['src/config/config.ts: not there'];
+  const used = new Set<string>();
+  for (const file of product(files)) {
+    // The file's reader and the command line only pass settings on; config.ts itself uses instants.
+    if (/^src\/(?:config|cli)\//.test(file.path) && file !== config) continue;
+    for (const node of nodesOf(astOf(file))) {
+      if (node.type === 'MemberExpression') used.add(nameOf(node['property']));
+      if (node.type === 'Property') used.add(nameOf(node['key']));
+    }
+  }
+  return [...nodesOf(astOf(config))]
+    .filter((node) => node.type === 'TSPropertySignature')
+    .map((node) => nameOf(node['key']))
+    .filter((name) => !used.has(name))
+    .map((name) => `src/config/config.ts: nothing reads "${name}"`);
+};
