@@ -17,7 +17,7 @@ import type { Theme } from '../gateway/pages/theme.ts';
 import type { Person } from '../pipeline/door.ts';
 import { spreadRetryMs } from '../pipeline/health.ts';
 import type { LimitRefusal, RouteName } from '../pipeline/limits.ts';
-import type { Outcome, Submission, Verdict } from '../pipeline/stage.ts';
+import { nothingYet, type Outcome, type Submission, type Verdict } from '../pipeline/stage.ts';
 import type { Activity } from '../core/activity.ts';
 import type { Order } from '../ports/order-store.ts';
 import { codes } from '../wire/codes.ts';
@@ -205,6 +205,7 @@ function formSubmission(
 ): Submission {
   const { requestId, activityId, skuId, quantity } = form;
   return {
+    ...nothingYet,
     arrivedUs,
     nowMs,
     address,

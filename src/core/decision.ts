@@ -44,16 +44,43 @@ export interface Refusal {
 /** A refusal that is made once and answered a million times. */
 export type FixedRefusal = Omit<Refusal, 'retryAfterMs' | 'headers' | 'template' | 'extra'>;
 
+/** One shape for all of them: this is made for every refused request of a flood. */
+class MadeRefusal implements Refusal {
+  readonly decision = 'reject';
+  readonly stage: StageName;
+  readonly code: Code;
+  readonly reason: string;
+  readonly detail: string;
+  declare readonly scope?: Scope;
+  declare readonly ruleId?: string;
+  declare readonly retryAfterMs?: number;
+  declare readonly nextAction?: NextAction;
+  declare readonly headers?: readonly (readonly [name: string, value: string])[];
+  readonly template: object;
+
+  constructor(
+    fixed: FixedRefusal,
+    retryAfterMs: number | undefined,
+    headers: Refusal['headers'] | undefined,
+  ) {
+    this.stage = fixed.stage;
+    this.code = fixed.code;
+    this.reason = fixed.reason;
+    this.detail = fixed.detail;
+    this.template = fixed;
+    if (fixed.scope !== undefined) this.scope = fixed.scope;
+    if (fixed.ruleId !== undefined) this.ruleId = fixed.ruleId;
+    if (fixed.nextAction !== undefined) this.nextAction = fixed.nextAction;
+    if (retryAfterMs !== undefined) this.retryAfterMs = retryAfterMs;
+    if (headers !== undefined) this.headers = headers;
+  }
+}
+
 /** The refusal with its moment; O(1), and cheap to render because of its template. */
 export function refuse(
   fixed: FixedRefusal,
   retryAfterMs?: number,
   headers?: Refusal['headers'],
 ): Refusal {
-  return {
-    ...fixed,
-    template: fixed,
-    ...(retryAfterMs === undefined ? {} : { retryAfterMs }),
-    ...(headers === undefined ? {} : { headers }),
-  };
+  return new MadeRefusal(fixed, retryAfterMs, headers);
 }

@@ -22,7 +22,12 @@ interface Template {
   readonly headers: readonly string[];
   /** The body up to its last members, without the closing brace. */
   readonly head: string;
+  /** `Retry-After: n` with the headers before it, by its seconds: a handful per template. */
+  readonly withRetry: Map<number, readonly string[]>;
 }
+
+/** Different waits whose headers are kept; hints are spread over a few seconds only. */
+const keptWaitsMax = 64;
 
 const noStore = ['Cache-Control', 'no-store', 'X-Content-Type-Options', 'nosniff'] as const;
 const problemHeaders = ['Content-Type', 'application/problem+json', ...noStore] as const;
@@ -64,7 +69,7 @@ export class Renderer {
     if (retryAfterMs !== undefined) {
       const waitMs = Math.min(Math.max(1, Math.ceil(retryAfterMs)), retryAfterMaxMs);
       body += `,"retry_after_ms":${waitMs}`;
-      headers = [...headers, 'Retry-After', String(Math.ceil(waitMs / 1000))];
+      headers = headersWithRetry(template, Math.ceil(waitMs / 1000));
     }
     if (refusal.headers !== undefined) headers = [...headers, ...refusal.headers.flat()];
     body += `,"server_time":"${this.serverTime(nowMs)}"}`;
@@ -102,6 +107,15 @@ export class Renderer {
   }
 }
 
+function headersWithRetry(template: Template, seconds: number): readonly string[] {
+  let headers = template.withRetry.get(seconds);
+  if (headers === undefined) {
+    headers = [...template.headers, 'Retry-After', String(seconds)];
+    if (template.withRetry.size < keptWaitsMax) template.withRetry.set(seconds, headers);
+  }
+  return headers;
+}
+
 function problemTemplate(refusal: Refusal): Template {
   const entry = codes[refusal.code];
   const scope = refusal.scope ?? 'route';
@@ -120,7 +134,7 @@ function problemTemplate(refusal: Refusal): Template {
   const headers: string[] = [...problemHeaders];
   if (refusal.code === 'RATE_LIMITED') headers.push('Sluice-Limited', scope);
   if (entry.http === 401) headers.push('WWW-Authenticate', 'Bearer realm="sluice"');
-  return { status: entry.http, headers, head: open(members) };
+  return { status: entry.http, headers, head: open(members), withRetry: new Map() };
 }
 
 function outcomeTemplate(code: Answer['code'], outcome: Outcome, status?: number): Template {
@@ -139,7 +153,12 @@ function outcomeTemplate(code: Answer['code'], outcome: Outcome, status?: number
     next_action: outcome.nextAction,
     next_poll_after_ms: outcome.nextPollAfterMs,
   };
-  return { status: status ?? codes[code].http, headers: jsonHeaders, head: open(members) };
+  return {
+    status: status ?? codes[code].http,
+    headers: jsonHeaders,
+    head: open(members),
+    withRetry: new Map(),
+  };
 }
 
 /** JSON without its closing brace, to be continued. */

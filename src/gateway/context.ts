@@ -1,5 +1,6 @@
 import type { IncomingMessage } from 'node:http';
 import { clientAddress, type TrustedProxies } from '../core/limit/address.ts';
+import type { RetrySpread } from '../pipeline/health.ts';
 import type { SubmitPipeline } from '../pipeline/pipeline.ts';
 import type { Renderer } from './answer.ts';
 import type { AvailabilityBoard } from './availability.ts';
@@ -14,6 +15,7 @@ export interface GatewayContext {
   readonly exchanges: Exchanges;
   readonly pipeline: SubmitPipeline;
   readonly board: AvailabilityBoard;
+  readonly spread: RetrySpread;
 }
 
 /** The sender's canonical address, after trusted proxies. */

@@ -3,6 +3,10 @@ import type { Socket } from 'node:net';
 import { bodyMaxBytes } from '../core/bounds.ts';
 import type { HttpAnswer } from './answer.ts';
 
+/** Requests of a connection that have no answer yet, kept on the socket itself. */
+const openRequests: unique symbol = Symbol('open requests');
+type CountedSocket = Socket & { [openRequests]?: number };
+
 /**
  * The one place that writes an answer, and the books of what is open. The ledger counts what the path
  * decided; this counts what the server owes: both must agree, or a request was lost between them.
@@ -10,8 +14,6 @@ import type { HttpAnswer } from './answer.ts';
 export class Exchanges {
   #open = 0;
   #closing = false;
-  /** Requests of each connection that have no answer yet. */
-  readonly #perSocket = new WeakMap<Socket, { open: number }>();
   #whenIdle: (() => void)[] = [];
 
   /** Requests that came in and have no answer yet. */
@@ -26,24 +28,22 @@ export class Exchanges {
 
   begin(request: IncomingMessage): void {
     this.#open += 1;
-    const { socket } = request;
-    const books = this.#perSocket.get(socket);
-    if (books === undefined) this.#perSocket.set(socket, { open: 1 });
-    else books.open += 1;
+    const socket: CountedSocket = request.socket;
+    socket[openRequests] = (socket[openRequests] ?? 0) + 1;
   }
 
   /** Every `begin` is followed by exactly one `end`. */
   end(request: IncomingMessage): void {
     this.#open -= 1;
-    const books = this.#perSocket.get(request.socket);
-    if (books !== undefined) books.open -= 1;
+    const socket: CountedSocket = request.socket;
+    socket[openRequests] = (socket[openRequests] ?? 1) - 1;
     if (this.#open !== 0) return;
     for (const resolve of this.#whenIdle) resolve();
     this.#whenIdle = [];
   }
 
   isBusy(socket: Socket): boolean {
-    return (this.#perSocket.get(socket)?.open ?? 0) > 0;
+    return ((socket as CountedSocket)[openRequests] ?? 0) > 0;
   }
 
   /** Resolves when nothing is open. */
@@ -62,7 +62,7 @@ export class Exchanges {
   write(request: IncomingMessage, response: ServerResponse, answer: HttpAnswer): void {
     if (response.destroyed || response.writableEnded) return;
     const { body } = answer;
-    const headers = [...answer.headers];
+    const headers = answer.headers.slice();
     if (answer.status !== 204 && answer.status !== 304) {
       headers.push('Content-Length', String(Buffer.byteLength(body)));
     }

@@ -3,7 +3,6 @@ import fastify, { type FastifyInstance, type FastifyReply, type FastifyRequest }
 import { bodyMaxBytes } from '../core/bounds.ts';
 import { type FixedRefusal, type Refusal, refuse } from '../core/decision.ts';
 import { OutcomeUnknownError, UnavailableError } from '../ports/errors.ts';
-import { spreadRetryMs } from '../pipeline/health.ts';
 import type { KnownPerson } from '../pipeline/identity.ts';
 import { limitRefusals } from '../pipeline/limit-refusal.ts';
 import { bodyTooLarge, refuseHead } from '../pipeline/stages/01-receive.ts';
@@ -270,10 +269,10 @@ function refuseEarly(
   address: string,
   nowUs: number,
 ): Refusal | undefined {
-  const { health, limits, random } = context.deps;
+  const { health, limits } = context.deps;
   const head = refuseHeadOf(route, request);
   if (head !== undefined || route.priority === undefined) return head;
-  if (!health.admit(route.priority, address)) return refuse(shed, spreadRetryMs(random));
+  if (!health.admit(route.priority, address)) return refuse(shed, context.spread.busyMs());
   const limited =
     limits.instance(route.limits, nowUs) ?? limits.source(route.limits, address, nowUs);
   return limited === undefined ? undefined : sourceLimits(limited);

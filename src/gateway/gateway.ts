@@ -1,6 +1,7 @@
 import type { IncomingMessage, ServerResponse } from 'node:http';
 import { type FixedRefusal, refuse } from '../core/decision.ts';
 import { headersMaxCount } from '../core/bounds.ts';
+import { RetrySpread } from '../pipeline/health.ts';
 import { SubmitPipeline } from '../pipeline/pipeline.ts';
 import { Renderer } from './answer.ts';
 import { AvailabilityBoard } from './availability.ts';
@@ -64,8 +65,10 @@ const tooManyHeaders: FixedRefusal = {
 
 /** Wires the lanes. Rejects when routes contradict each other: a fault of the program. */
 export async function createGateway(deps: GatewayDeps, version = '0'): Promise<Gateway> {
+  const spread = new RetrySpread(deps.random);
   const context: GatewayContext = {
     deps,
+    spread,
     renderer: new Renderer(),
     exchanges: new Exchanges(),
     board: new AvailabilityBoard(deps.inventory, deps.orders, deps.clock, (sku, error) =>
@@ -76,6 +79,7 @@ export async function createGateway(deps: GatewayDeps, version = '0'): Promise<G
       activities: deps.activities,
       status: deps.status,
       random: deps.random,
+      spread,
       health: deps.health,
       limits: deps.limits,
       flags: deps.flags,

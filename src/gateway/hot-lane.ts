@@ -2,7 +2,6 @@ import type { IncomingMessage, ServerResponse } from 'node:http';
 import { idPattern } from '../core/bounds.ts';
 import { type FixedRefusal, type Refusal, refuse } from '../core/decision.ts';
 import type { StandingResult } from '../pipeline/door.ts';
-import { spreadRetryMs } from '../pipeline/health.ts';
 import type { IdentityResult } from '../pipeline/identity.ts';
 import { limitRefusals } from '../pipeline/limit-refusal.ts';
 import type { StatusResult } from '../pipeline/request-status.ts';
@@ -97,15 +96,9 @@ export class HotLane {
   }
 
   #submit(request: IncomingMessage, response: ServerResponse, pathId: string): void {
-    const { deps, pipeline } = this.#context;
-    const arrivedUs = deps.clock.monoUs();
-    const credentials = this.#credentials(request);
-    const submission = new HttpSubmission(request, response, credentials, {
-      arrivedUs,
-      nowMs: deps.clock.wallMs(),
-      address: addressOf(this.#context, request),
-      pathId,
-    });
+    const { pipeline } = this.#context;
+    const submission = new HttpSubmission(this.#context, request, response, pathId);
+    const { arrivedUs } = submission;
     this.#context.exchanges.begin(request);
     const verdict = pipeline.run(submission);
     if (verdict instanceof Promise) {
@@ -171,7 +164,7 @@ export class HotLane {
       const tooMany = deps.limits.person('status', found.userId, undefined, nowUs);
       if (tooMany !== undefined) return personLimits(tooMany);
       const slots = deps.health.slots.status;
-      if (!slots.tryTake()) return refuse(noStatusSlot, spreadRetryMs(deps.random));
+      if (!slots.tryTake()) return refuse(noStatusSlot, this.#context.spread.busyMs());
       deps.status.ask(asked, found.userId, asked.requestId).then(
         (result) => {
           slots.release(result.kind === 'unavailable' ? 'dropped' : 'success');
@@ -214,7 +207,7 @@ export class HotLane {
         ? statusLimits(limited)
         : deps.health.admit(3, token)
           ? deps.door.standingByToken(activityId, token)
-          : refuse(shedStanding, spreadRetryMs(deps.random));
+          : refuse(shedStanding, this.#context.spread.busyMs());
     if ('kind' in result && result.kind === 'bad_token') return false;
     exchanges.begin(request);
     deps.ledger.arrived();

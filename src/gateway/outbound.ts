@@ -1,5 +1,5 @@
 import { lookup as resolve } from 'node:dns';
-import { type IncomingMessage, request as requestHttp } from 'node:http';
+import { type ClientRequest, type IncomingMessage, request as requestHttp } from 'node:http';
 import { request as requestHttps } from 'node:https';
 import { isIP, type LookupFunction } from 'node:net';
 import ipaddr from 'ipaddr.js';
@@ -23,40 +23,40 @@ export interface OutboundOptions {
 }
 
 /** GETs JSON. Rejects with UnavailableError that says what was wrong; never with the body. */
-export function getJson(url: string, options: OutboundOptions): Promise<unknown> {
-  return new Promise((done, fail) => {
-    const refuse = (why: string): void => fail(new UnavailableError(`${url}: ${why}`));
-    const target = new URL(url);
-    const { protocol, hostname } = target;
-    if (protocol !== 'https:' && protocol !== 'http:') {
-      return refuse(`protocol ${protocol} found; allowed are https: and http:`);
-    }
-    const literal = hostname.replace(/^\[|\]$/g, '');
-    if (isIP(literal) !== 0 && !mayReach(literal, options)) {
-      return refuse('its address is not public, and the configuration does not list it');
-    }
-    const request = (protocol === 'https:' ? requestHttps : requestHttp)(
-      target,
-      {
-        method: 'GET',
-        agent: false,
-        headers: { accept: 'application/json' },
-        lookup: guardedLookup(options),
-      },
-      (response) => {
-        readJson(response, options.maxBytes).then(
-          (value) => done(value),
-          (error: unknown) => refuse(String(error)),
-        );
-      },
-    );
-    const timer = options.timers.after(options.timeoutMs, () => {
-      request.destroy(new Error(`no answer within ${options.timeoutMs} ms`));
-    });
-    request.on('close', () => timer.cancel());
-    request.on('error', (error) => refuse(error.message));
+export async function getJson(url: string, options: OutboundOptions): Promise<unknown> {
+  const target = new URL(url);
+  if (target.protocol !== 'https:' && target.protocol !== 'http:') {
+    throw new UnavailableError(`${url}: found ${target.protocol}; allowed are https: and http:`);
+  }
+  // A literal address is connected to without a lookup, so it is checked here.
+  const literal = target.hostname.replace(/^\[|\]$/g, '');
+  if (isIP(literal) !== 0 && !mayReach(literal, options)) {
+    throw new UnavailableError(`${url}: the address is not public, and not listed as allowed`);
+  }
+  const request = (target.protocol === 'https:' ? requestHttps : requestHttp)(target, {
+    method: 'GET',
+    agent: false,
+    headers: { accept: 'application/json' },
+    lookup: guardedLookup(options),
+  });
+  const timer = options.timers.after(options.timeoutMs, () => {
+    request.destroy(new Error(`no answer within ${options.timeoutMs} ms`));
+  });
+  try {
+    return await readJson(await responseOf(request), options.maxBytes);
+  } catch (error) {
+    throw new UnavailableError(`${url}: ${error instanceof Error ? error.message : String(error)}`);
+  } finally {
+    timer.cancel();
+    request.destroy();
+  }
+}
+
+function responseOf(request: ClientRequest): Promise<IncomingMessage> {
+  return new Promise((resolve, reject) => {
+    request.on('response', resolve);
+    request.on('error', reject);
     request.end();
-    return undefined;
   });
 }
 

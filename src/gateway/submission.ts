@@ -13,7 +13,8 @@ import type {
 import { bodyTooLarge } from '../pipeline/stages/01-receive.ts';
 import { type FieldError, SubmitRequest } from '../wire/schemas.ts';
 import { readRawBody } from './body.ts';
-import type { Credentials } from './credentials.ts';
+import { addressOf, type GatewayContext } from './context.ts';
+import { Credentials } from './credentials.ts';
 import { headerText, requestHead } from './head.ts';
 import { checkerOf, idText, parseJson } from './validate.ts';
 
@@ -25,36 +26,46 @@ const traceparentPattern = /^[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}$/
 export class HttpSubmission implements Submission {
   readonly arrivedUs: number;
   readonly nowMs: number;
-  readonly address: string;
   readonly pathId: string;
-  readonly head: RequestHead;
+  readonly #context: GatewayContext;
   readonly #request: IncomingMessage;
   readonly #response: ServerResponse;
   readonly #credentials: Credentials;
+  #address: string | undefined = undefined;
 
-  declare target?: SubmitTarget;
-  declare probe?: SkuKey;
-  declare userId?: string;
-  declare personId?: string;
-  declare pass?: VerifiedPass;
-  declare body?: SubmitBody;
-  declare slots?: InflightSlots;
-  declare reserved?: Extract<ReserveOutcome, { readonly kind: 'reserved' }>;
+  // All there from the start, so that every submission has one shape, which V8 rewards.
+  target: SubmitTarget | undefined = undefined;
+  probe: SkuKey | undefined = undefined;
+  userId: string | undefined = undefined;
+  personId: string | undefined = undefined;
+  pass: VerifiedPass | undefined = undefined;
+  body: SubmitBody | undefined = undefined;
+  slots: InflightSlots | undefined = undefined;
+  reserved: Extract<ReserveOutcome, { readonly kind: 'reserved' }> | undefined = undefined;
 
   constructor(
+    context: GatewayContext,
     request: IncomingMessage,
     response: ServerResponse,
-    credentials: Credentials,
-    facts: { arrivedUs: number; nowMs: number; address: string; pathId: string },
+    pathId: string,
   ) {
+    const { clock, settings } = context.deps;
+    this.arrivedUs = clock.monoUs();
+    this.nowMs = clock.wallMs();
+    this.pathId = pathId;
+    this.#context = context;
     this.#request = request;
     this.#response = response;
-    this.#credentials = credentials;
-    this.arrivedUs = facts.arrivedUs;
-    this.nowMs = facts.nowMs;
-    this.address = facts.address;
-    this.pathId = facts.pathId;
-    this.head = requestHead(request);
+    this.#credentials = new Credentials(request, settings.proxies, settings.secure ?? false);
+  }
+
+  get head(): RequestHead {
+    return requestHead(this.#request);
+  }
+
+  get address(): string {
+    this.#address ??= addressOf(this.#context, this.#request);
+    return this.#address;
   }
 
   get userToken(): string | undefined {

@@ -12,12 +12,38 @@ export interface Health {
   readonly slots: Readonly<Record<Resource, InflightSlots>>;
 }
 
-/** Hint for refusals by health: a second at least, spread so that a crowd does not return at once. */
-export function spreadRetryMs(random: { float(): number }): number {
-  return 1_000 + Math.floor(random.float() * 2_000);
+/**
+ * Retry hints that keep a crowd from returning at once. A refused flood asks for one each time, so the
+ * spread comes from a small generator (xorshift32) that is seeded once: nobody gains by guessing it.
+ */
+export class RetrySpread {
+  #state: number;
+
+  constructor(random: { float(): number }) {
+    this.#state = Math.floor(random.float() * 0xffffffff) | 1;
+  }
+
+  /** For refusals by health, ms: one second to three. */
+  busyMs(): number {
+    return 1_000 + this.#below(2_000);
+  }
+
+  /** For closed doors, ms: they stay closed for ten seconds at least. */
+  closedMs(): number {
+    return 5_000 + this.#below(10_000);
+  }
+
+  #below(bound: number): number {
+    let x = this.#state;
+    x ^= x << 13;
+    x ^= x >>> 17;
+    x ^= x << 5;
+    this.#state = x;
+    return (x >>> 0) % bound;
+  }
 }
 
-/** The same for closed doors, which stay closed for ten seconds at least. */
-export function spreadClosedRetryMs(random: { float(): number }): number {
-  return 5_000 + Math.floor(random.float() * 10_000);
+/** One such hint for refusals by health, where no spread is at hand. */
+export function spreadRetryMs(random: { float(): number }): number {
+  return 1_000 + Math.floor(random.float() * 2_000);
 }

@@ -49,17 +49,17 @@ export interface PipelineParts extends ReserveStageParts {
 }
 
 export function stagesOf(parts: PipelineParts): readonly (SyncStage | AsyncStage)[] {
-  const { health, limits, random } = parts;
+  const { health, limits, spread } = parts;
   return [
     receiveStage(),
-    shedStage(health, random),
+    shedStage(health, spread),
     instanceStage(limits),
     sourceStage(limits),
     soldOutStage(parts.paths, parts.flags, parts.identity),
     identifyStage(parts.identity, parts.passes),
     personStage(limits),
     budgetStage(limits),
-    slotStage(health, random, parts.backlog, parts.backlogCeiling),
+    slotStage(health, spread, parts.backlog, parts.backlogCeiling),
     reserveStage(parts),
     enqueueStage(),
   ];
@@ -129,7 +129,7 @@ export class SubmitPipeline {
   #leave(submission: Submission, verdict: Verdict): Verdict {
     const unavailable = verdict.code === 'DEPENDENCY_UNAVAILABLE';
     submission.slots?.release(releaseOf(verdict, unavailable));
-    delete submission.slots;
+    submission.slots = undefined;
     if (submission.probe !== undefined) this.#flags.probeLost(submission.probe);
     const exit = verdict.decision === 'handle' ? 'handle' : unavailable ? 'fail' : 'reject';
     this.#ledger.left(verdict.stage, exit, verdict.reason);

@@ -35,20 +35,32 @@ export interface Submission {
   readBody(): Promise<SubmitBody | Refusal>;
 
   /** From the sold-out stage: what the path id stands for. */
-  target?: SubmitTarget;
+  target: SubmitTarget | undefined;
   /** The sold-out stage let this one through to learn whether its flag still holds. */
-  probe?: SkuKey;
+  probe: SkuKey | undefined;
   /** From identify. */
-  userId?: string;
-  personId?: string;
-  pass?: VerifiedPass;
+  userId: string | undefined;
+  personId: string | undefined;
+  pass: VerifiedPass | undefined;
   /** From budget, the last moment before anything shared is spent. */
-  body?: SubmitBody;
+  body: SubmitBody | undefined;
   /** From slot: given back by the pipeline, whatever happens after. */
-  slots?: InflightSlots;
+  slots: InflightSlots | undefined;
   /** From reserve, for enqueue. */
-  reserved?: Extract<ReserveOutcome, { readonly kind: 'reserved' }>;
+  reserved: Extract<ReserveOutcome, { readonly kind: 'reserved' }> | undefined;
 }
+
+/** What stages fill in, before any has run. */
+export const nothingYet = {
+  target: undefined,
+  probe: undefined,
+  userId: undefined,
+  personId: undefined,
+  pass: undefined,
+  body: undefined,
+  slots: undefined,
+  reserved: undefined,
+} as const satisfies Partial<Submission>;
 
 /** What can be said of a request before anything of it is parsed. */
 export interface RequestHead {

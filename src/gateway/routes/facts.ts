@@ -2,7 +2,6 @@ import { createHash } from 'node:crypto';
 import type { Activity } from '../../core/activity.ts';
 import { backlogCeilingDefault } from '../../core/bounds.ts';
 import { type FixedRefusal, refuse } from '../../core/decision.ts';
-import { spreadRetryMs } from '../../pipeline/health.ts';
 import {
   ActivityBody,
   ActivityListBody,
@@ -83,7 +82,7 @@ async function availability(call: Call): Promise<RouteReply> {
   const skuId = param(call, 'sku_id');
   if (!activity.skus.some((sku) => sku.skuId === skuId)) return refuse(noSuchSku);
   if ((deps.backlog() ?? 0) >= (deps.backlogCeiling ?? backlogCeilingDefault)) {
-    return refuse(backlogged, spreadRetryMs(deps.random));
+    return refuse(backlogged, call.context.spread.busyMs());
   }
   const sku = { activityId, skuId };
   const mark = await board.look(sku);

@@ -1,6 +1,6 @@
 import { backlogCeilingDefault } from '../../core/bounds.ts';
 import { type FixedRefusal, refuse } from '../../core/decision.ts';
-import { type Health, spreadRetryMs } from '../health.ts';
+import type { Health, RetrySpread } from '../health.ts';
 import type { SyncStage } from '../stage.ts';
 
 const busy = (reason: string, detail: string): FixedRefusal => ({
@@ -21,7 +21,7 @@ export type BacklogDepth = () => number | undefined;
 /** A place downstream: given back by the pipeline when the path ends. O(1). */
 export function slotStage(
   health: Health,
-  random: { float(): number },
+  spread: RetrySpread,
   backlog: BacklogDepth,
   backlogCeiling = backlogCeilingDefault,
 ): SyncStage {
@@ -30,9 +30,9 @@ export function slotStage(
     run(submission) {
       // A retry of somebody who holds a reservation adds no message, but cannot be told apart here;
       // the status route answers them meanwhile.
-      if ((backlog() ?? 0) >= backlogCeiling) return refuse(backlogged, spreadRetryMs(random));
+      if ((backlog() ?? 0) >= backlogCeiling) return refuse(backlogged, spread.busyMs());
       const slots = health.slots.submit;
-      if (!slots.tryTake()) return refuse(noSlot, spreadRetryMs(random));
+      if (!slots.tryTake()) return refuse(noSlot, spread.busyMs());
       submission.slots = slots;
       return undefined;
     },

@@ -6,7 +6,7 @@ import type { RequestRecord, ReserveOutcome, ReserveRequest } from '../../ports/
 import type { Order, OrderStore } from '../../ports/order-store.ts';
 import type { ActivityDirectory } from '../activities.ts';
 import { fingerprintOf } from '../fingerprint.ts';
-import { spreadRetryMs } from '../health.ts';
+import type { RetrySpread } from '../health.ts';
 import { outcomeOf } from '../outcomes.ts';
 import type { RequestStatus, StatusResult } from '../request-status.ts';
 import type { ReserveBatcher, ReserveResult } from '../reserve-batcher.ts';
@@ -27,6 +27,7 @@ export interface ReserveStageParts {
   /** For the order ids that come along with ALREADY_PURCHASED. */
   readonly orders: Pick<OrderStore, 'liveOfPerson'>;
   readonly random: Random;
+  readonly spread: RetrySpread;
   readonly onError: (what: string, error: unknown) => void;
 }
 
@@ -92,7 +93,7 @@ export const reservationLost = refusal(
 
 /** One atomic step in the store, shared with others of the same moment; then what it said. */
 export function reserveStage(parts: ReserveStageParts): AsyncStage {
-  const { activities, batcher, status, random } = parts;
+  const { activities, batcher, status, random, spread } = parts;
 
   /** For whoever may start nothing new: what an earlier try became, or `otherwise`. */
   async function earlierOr(
@@ -157,18 +158,18 @@ export function reserveStage(parts: ReserveStageParts): AsyncStage {
   ): Promise<Verdict | undefined> | Verdict {
     switch (result.kind) {
       case 'outcome':
-        delete submission.probe;
+        submission.probe = undefined;
         return ofOutcome(submission, target, body, result.outcome);
       case 'full':
-        return withRequest(refuse(queueFull, spreadRetryMs(random)), body);
+        return withRequest(refuse(queueFull, spread.busyMs()), body);
       case 'paused':
-        return withRequest(refuse(paused, spreadRetryMs(random)), body);
+        return withRequest(refuse(paused, spread.busyMs()), body);
       case 'forgotten':
-        return withRequest(refuse(stockForgot, spreadRetryMs(random)), body);
+        return withRequest(refuse(stockForgot, spread.busyMs()), body);
       case 'unknown_sku':
-        return withRequest(refuse(stockNotLoaded, spreadRetryMs(random)), body);
+        return withRequest(refuse(stockNotLoaded, spread.busyMs()), body);
       case 'unavailable':
-        return withRequest(refuse(stockAway, spreadRetryMs(random)), body);
+        return withRequest(refuse(stockAway, spread.busyMs()), body);
       case 'unknown':
         status.noteUnknown(target, submission.userId ?? '', body.requestId);
         return withRequest(refuse(outcomeUnknown, 1_000), body);
@@ -189,7 +190,7 @@ export function reserveStage(parts: ReserveStageParts): AsyncStage {
       const activity = activities.get(target.activityId);
       const sku = activity?.skus.find((one) => one.skuId === target.skuId);
       if (activity === undefined || sku === undefined) {
-        return withRequest(refuse(stockNotLoaded, spreadRetryMs(random)), body);
+        return withRequest(refuse(stockNotLoaded, spread.busyMs()), body);
       }
       const phase = phaseAt(activity, submission.nowMs);
       if (phase !== 'open') {

@@ -1,0 +1,185 @@
+import { type ChildProcess, fork } from 'node:child_process';
+import { fileURLToPath } from 'node:url';
+import { systemClock } from '../src/app/system.ts';
+import {
+  isMain,
+  printReport,
+  type Report,
+  ResultHash,
+  round3,
+  type Row,
+  sample,
+  smallAsked,
+} from './support/bench.ts';
+import { closedLoad, oneAnswer } from './support/http-load.ts';
+import { earlyKinds, type RefusalKind, submitRequests } from './support/refuse-requests.ts';
+import type { Order } from './support/refuse-server.ts';
+
+/**
+ * What a refusal costs.
+ *
+ * The whole gateway, made to refuse at one stage, beside a bare `node:http` server that answers the
+ * same bytes (status, headers, body) to the same requests over the same number of connections. Each in
+ * a process of its own; both take turns in every round. Compared is CPU time of the server process per
+ * request, because that is what decides how many refusals a core can give, and because the wall clock
+ * of a machine that also runs the generator mostly measures the generator. Requests per second are
+ * printed beside it.
+ *
+ * Before identity: mode, instance limit, source limit, sold out. Apart: after identity, where each
+ * request brings its own user token and its own pass, and both signatures are checked.
+ */
+export interface RefuseSize {
+  readonly requests: number;
+  readonly connections: number;
+  readonly warmups: number;
+  readonly rounds: number;
+}
+
+export const largeSize: RefuseSize = { requests: 20_000, connections: 64, warmups: 2, rounds: 5 };
+export const smallSize: RefuseSize = { requests: 400, connections: 8, warmups: 1, rounds: 2 };
+
+class ServerProcess {
+  readonly #child: ChildProcess;
+  port = 0;
+
+  constructor() {
+    const path = fileURLToPath(new URL('./support/refuse-server.ts', import.meta.url));
+    this.#child = fork(path, { execArgv: ['--import', 'tsx'] });
+  }
+
+  async start(order: Order): Promise<this> {
+    this.port = (await this.#ask<{ port: number }>(order)).port;
+    return this;
+  }
+
+  async cpuUs(): Promise<number> {
+    return (await this.#ask<{ cpuUs: number }>({ cpu: true })).cpuUs;
+  }
+
+  stop(): Promise<void> {
+    return new Promise((resolve) => {
+      this.#child.once('exit', () => resolve());
+      this.#child.send({ stop: true });
+    });
+  }
+
+  #ask<Reply>(order: Order): Promise<Reply> {
+    return new Promise((resolve, reject) => {
+      this.#child.once('exit', () => reject(new Error('the server process ended')));
+      this.#child.once('message', (reply) => {
+        this.#child.removeAllListeners('exit');
+        resolve(reply as Reply);
+      });
+      this.#child.send(order);
+    });
+  }
+}
+
+interface KindResult {
+  readonly kind: RefusalKind;
+  readonly status: number;
+  readonly oursUs: number;
+  readonly bareUs: number;
+  readonly spread: number;
+  readonly oursPerS: number;
+  readonly barePerS: number;
+  readonly ratio: number;
+}
+
+async function measure(
+  kind: RefusalKind,
+  requests: readonly Buffer[],
+  size: RefuseSize,
+): Promise<KindResult> {
+  const ours = await new ServerProcess().start({ start: 'sluice', kind });
+  // Until limits are used up, and the sold-out filter is there, answers are of other stages.
+  await closedLoad(ours.port, requests.slice(0, 2_000), size.connections);
+  const answer = await oneAnswer(ours.port, requests[0] ?? Buffer.alloc(0));
+  const bare = await new ServerProcess().start({ start: 'bare', answer });
+  const status = Number(answer.slice(9, 12));
+  const times = new Map([
+    [ours, { cpu: [] as number[], perS: [] as number[] }],
+    [bare, { cpu: [] as number[], perS: [] as number[] }],
+  ]);
+  for (let round = 0; round < size.warmups + size.rounds; round += 1) {
+    const order = round % 2 === 0 ? [ours, bare] : [bare, ours];
+    for (const server of order) {
+      const before = await server.cpuUs();
+      const load = await closedLoad(server.port, requests, size.connections);
+      const spent = (await server.cpuUs()) - before;
+      if (load.statuses.get(status) !== load.requests) {
+        throw new Error(`${kind}: answers were ${JSON.stringify([...load.statuses])}`);
+      }
+      if (round < size.warmups) continue;
+      times.get(server)?.cpu.push(spent / load.requests);
+      times.get(server)?.perS.push((load.requests / load.wallMs) * 1000);
+    }
+  }
+  await Promise.all([ours.stop(), bare.stop()]);
+  const of = (server: ServerProcess, what: 'cpu' | 'perS') =>
+    sample(times.get(server)?.[what] ?? []);
+  const [mine, peer] = [of(ours, 'cpu'), of(bare, 'cpu')];
+  return {
+    kind,
+    status,
+    oursUs: mine.median,
+    bareUs: peer.median,
+    spread: Math.max(mine.spread, peer.spread),
+    oursPerS: of(ours, 'perS').median,
+    barePerS: of(bare, 'perS').median,
+    ratio: peer.median / mine.median,
+  };
+}
+
+export async function refuse(
+  size: RefuseSize,
+): Promise<{ readonly report: Report; readonly header: Row; readonly rows: readonly Row[] }> {
+  const requests = submitRequests(size.requests, systemClock.wallMs());
+  const results: KindResult[] = [];
+  for (const kind of [...earlyKinds, 'after_identity'] as const) {
+    results.push(await measure(kind, requests, size));
+  }
+  const early = results.filter(({ kind }) => kind !== 'after_identity');
+  const late = results.find(({ kind }) => kind === 'after_identity');
+  const hash = new ResultHash();
+  for (const { status } of results) hash.add(status);
+  return {
+    report: {
+      bench: 'refuse',
+      // The worst of them: a flood takes the dearest door.
+      ratio: round3(Math.min(...early.map(({ ratio }) => ratio))),
+      better: 'higher',
+      peer: 'bare node:http, same bytes',
+      by_stage: Object.fromEntries(early.map(({ kind, ratio }) => [kind, round3(ratio)])),
+      after_identity: { ratio: round3(late?.ratio ?? 0) },
+      per_s: Object.fromEntries(results.map(({ kind, oursPerS }) => [kind, Math.round(oursPerS)])),
+      result_hash: hash.hex,
+    },
+    header: [
+      'refused at',
+      'status',
+      'CPU us/request',
+      'bare',
+      'spread',
+      'ratio',
+      'per s',
+      'bare/s',
+    ],
+    rows: results.map((one) => [
+      one.kind,
+      one.status,
+      round3(one.oursUs),
+      round3(one.bareUs),
+      `${Math.round(one.spread * 100)}%`,
+      round3(one.ratio),
+      Math.round(one.oursPerS),
+      Math.round(one.barePerS),
+    ]),
+  };
+}
+
+if (isMain(import.meta.url)) {
+  const small = smallAsked();
+  const { report, header, rows } = await refuse(small ? smallSize : largeSize);
+  printReport(report, header, rows, !small);
+}
