@@ -5,7 +5,7 @@
  */
 import type { Clock, Timers } from '../ports/clock.ts';
 import type { InventoryStore } from '../ports/inventory-store.ts';
-import type { OrderStore } from '../ports/order-store.ts';
+import type { OrderStore, RestockDue } from '../ports/order-store.ts';
 import type { Random } from '../ports/random.ts';
 import { type PassResult, WorkLoop } from './loop.ts';
 import { settleDue } from './settle.ts';
@@ -20,6 +20,8 @@ export interface ExpiryWorkerParts {
   readonly timers: Timers;
   readonly random: Random;
   readonly onEvent?: (event: ExpiryWorkerEvent) => void;
+  /** Units of these reservations are back: their people may try again. May be told again. */
+  readonly onReturned?: (returned: readonly RestockDue[]) => void;
 }
 
 export interface ExpiryWorkerSettings {
@@ -96,7 +98,8 @@ export class ExpiryWorker {
     );
     const expired = replies.filter((reply) => reply.kind === 'done').length;
     if (expired > 0) onEvent?.({ kind: 'expired', count: expired });
-    const { told, waiting } = await settleDue(orders, inventory, nowMs, this.#batchMax);
+    const { told, waiting, returned } = await settleDue(orders, inventory, nowMs, this.#batchMax);
+    if (returned.length > 0) this.#parts.onReturned?.(returned);
     if (told > 0) onEvent?.({ kind: 'told', count: told });
     if (waiting > 0) onEvent?.({ kind: 'waiting', count: waiting });
     return { expired, told, waiting };

@@ -15,7 +15,7 @@
  * buried message's units is the reconciliation's business, past its deadline.
  */
 import type { InventoryStore } from '../ports/inventory-store.ts';
-import type { Delivery, OrderQueue } from '../ports/order-queue.ts';
+import type { Delivery, OrderMessage, OrderQueue } from '../ports/order-queue.ts';
 import type { CommitContext, CommitFate, OrderStore } from '../ports/order-store.ts';
 import type { Clock, Timers } from '../ports/clock.ts';
 import { OutcomeUnknownError, UnavailableError } from '../ports/errors.ts';
@@ -34,6 +34,8 @@ export interface OrderWorkerParts {
   /** How long an order of this activity may wait for its payment, ms. */
   readonly paymentDeadlineMs: (activityId: string) => number;
   readonly onEvent?: (event: OrderWorkerEvent) => void;
+  /** Both sides know these fates: whoever waits on them may go on. May be told again. */
+  readonly onSettled?: (messages: readonly OrderMessage[], fates: readonly CommitFate[]) => void;
 }
 
 export interface OrderWorkerSettings {
@@ -170,7 +172,12 @@ export class OrderWorker {
     if (fresh.length < fates.length) {
       this.#tell({ kind: 'repeated', count: fates.length - fresh.length });
     }
-    if (await this.#settle(deliveries, fates, tally)) await this.#acknowledge(deliveries, tally);
+    if (!(await this.#settle(deliveries, fates, tally))) return;
+    this.#parts.onSettled?.(
+      deliveries.map((delivery) => delivery.message),
+      fates,
+    );
+    await this.#acknowledge(deliveries, tally);
   }
 
   #context(): CommitContext {

@@ -37,6 +37,8 @@ export interface SettledDue {
   readonly told: number;
   /** Units to take again that are not there: somebody reserved them. Asked again later. */
   readonly waiting: number;
+  /** Those of the told whose units went back. */
+  readonly returned: readonly RestockDue[];
 }
 
 /** Tells up to `limit` of what is due. Rejects when either store does not answer; nothing is lost. */
@@ -49,6 +51,7 @@ export async function settleDue(
   const due = await orders.restocksDue(limit);
   let told = 0;
   let waiting = 0;
+  const returned: RestockDue[] = [];
   for (const { sku, items } of bySku(due)) {
     const releases = items.filter((item) => item.kind === 'release');
     if (releases.length > 0) {
@@ -57,6 +60,7 @@ export async function settleDue(
       );
       await inventory.settle(sku, fates, nowMs);
     }
+    returned.push(...releases);
     const done: RestockDue[] = [...releases];
     for (const item of items.filter(({ kind }) => kind === 'retake')) {
       if (await retake(inventory, sku, item, nowMs)) done.push(item);
@@ -65,7 +69,7 @@ export async function settleDue(
     await orders.restocksDone(done);
     told += done.length;
   }
-  return { told, waiting };
+  return { told, waiting, returned };
 }
 
 /** True once the inventory store counts the units as ordered, or knows nothing of them any more. */
