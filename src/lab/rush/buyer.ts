@@ -291,7 +291,7 @@ export class Buyer {
     const told = outcomeIn(body);
     if (told !== undefined && reply.status < 400) {
       if (told.state === 'SOLD_OUT' || told.state === 'REJECTED') {
-        witness.denied(request, told.state, call.sentMs);
+        witness.denied(request, told.state, call.sentMs, this.#scene.now());
       } else witness.told(dossier, request, told, call.sentMs, this.#scene.now());
       dossier.lastCode = code;
       this.#questionAll(dossier);
@@ -441,6 +441,8 @@ export class Buyer {
     const { person } = dossier;
     people.stage[person] = stage.paying;
     if (people.has(person, trait.cancels)) {
+      const request = dossier.requests[dossier.current];
+      if (request !== undefined) request.cancelAsked = true;
       this.#scene.send('cancel', person, dossier.current, writer.cancel(person, orderId));
     } else this.#scene.send('pay', person, dossier.current, writer.pay(person, orderId));
   }

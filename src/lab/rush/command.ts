@@ -33,16 +33,23 @@ export interface RushSurroundings {
   readonly timers: Timers;
   /** How an embedded server is started; the built command by default. */
   readonly serverCommand?: ServerCommand;
+  readonly patience?: Patience;
 }
+
+/** How long a run may go on, ms. */
+export interface Patience {
+  /** After the last arrival and the opening. */
+  readonly afterLastMs: number;
+  /** For the closing sweep, in which every request is asked after. */
+  readonly sweepMs: number;
+}
+
+const patienceDefault: Patience = { afterLastMs: 180_000, sweepMs: 30_000 };
 
 const exitHolds = 0;
 const exitBroken = 1;
 const exitUsage = 2;
 
-/** After the last arrival and the opening, a run goes on at most this long. */
-const afterLastMs = 180_000;
-/** The closing sweep asks at most this long. */
-const sweepMs = 30_000;
 /** Arrivals not started, above which a run is void. */
 const voidShare = 0.001;
 
@@ -115,7 +122,7 @@ async function runCrowd(
   progress: Progress,
   around: RushSurroundings,
 ): Promise<RushReport> {
-  const { clock, timers } = around;
+  const { clock, timers, patience = patienceDefault } = around;
   const shopUrl = server?.shop ?? options.target ?? '';
   const shop = new Asker(new URL(shopUrl));
   const adminUrl = server?.operator ?? options.adminUrl;
@@ -149,7 +156,7 @@ async function runCrowd(
   let peakRss = 0;
   try {
     const opensInMs = Math.max(0, sale.opensAtMs - clock.wallMs());
-    const lastMs = crowd.startMs + Math.max(options.overMs, opensInMs) + afterLastMs;
+    const lastMs = crowd.startMs + Math.max(options.overMs, opensInMs) + patience.afterLastMs;
     while (crowd.people.settled < options.people && crowd.now() < lastMs) {
       await pause(timers, 1_000);
       peakRss = Math.max(peakRss, process.memoryUsage.rss());
@@ -163,7 +170,7 @@ async function runCrowd(
     progress.end();
     progress.say('The crowd has gone; asking what became of every request …');
     closeDoors(crowd);
-    await sweep(crowd, timers, sweepMs);
+    await sweep(crowd, timers, patience.sweepMs);
     await monitor.look();
   } finally {
     monitor.stop();

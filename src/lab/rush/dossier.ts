@@ -13,6 +13,8 @@ export interface RequestTrace {
   orderId: string | undefined;
   payBeforeMs: number;
   toldQueued: boolean;
+  /** Its person has asked to cancel: from then on it may be gone at any moment. */
+  cancelAsked: boolean;
   /** An answer to it was lost or never came: it may have reserved. */
   uncertain: boolean;
   /** Submits of this id in flight or about to be sent. */
@@ -79,6 +81,7 @@ export function addRequest(
     orderId: undefined,
     payBeforeMs: Number.NaN,
     toldQueued: false,
+    cancelAsked: false,
     uncertain: false,
     outstanding: 0,
     asOfMs: 0,

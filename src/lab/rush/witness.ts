@@ -125,12 +125,22 @@ export class Witness {
     }
   }
 
-  /** A request that is known to have reserved was told that it is sold out or refused. */
-  denied(request: RequestTrace, state: 'SOLD_OUT' | 'REJECTED', sentMs: number): void {
+  /**
+   * A request was told that it is sold out, or refused for good. A breach only when it was surely
+   * alive: told so less than a second ago (no payment deadline is shorter), the question sent after
+   * that was read, and not being cancelled.
+   */
+  denied(
+    request: RequestTrace,
+    state: 'SOLD_OUT' | 'REJECTED',
+    sentMs: number,
+    nowMs: number,
+  ): void {
     if (isLive(request.state)) {
       // Sent before the good news was read: the two may have crossed.
-      if (sentMs <= request.liveFromMs || Number.isNaN(request.liveFromMs)) return;
-      if (state === 'SOLD_OUT') {
+      if (!(sentMs > request.liveFromMs)) return;
+      const fresh = nowMs - request.asOfMs < 1_000 && !request.cancelAsked;
+      if (state === 'SOLD_OUT' && fresh) {
         this.breach(12, `request ${request.id} was ${request.state} and then told SOLD_OUT`);
       }
     }
