@@ -17,6 +17,9 @@ export interface AdminOptions {
   readonly data?: string;
 }
 
+/** Where the operator's side of the last server of a data folder listened; written by `sluice up`. */
+export const adminUrlFile = 'admin-url';
+
 /** The server's credential in its data folder, readable by its owner alone. */
 export const tokenFile = 'admin-token';
 
@@ -24,8 +27,8 @@ const hint =
   'allowed: the data folder of a running server (--data, or "data" in its configuration), or SLUICE_ADMIN_URL and SLUICE_ADMIN_TOKEN';
 
 /**
- * From the environment, else from the data folder: its lock says where the server that holds it
- * listens, its credential lies beside it.
+ * From the environment, else from the data folder: its lock says whether a server runs, and a file
+ * beside it where; the credential lies there too.
  * @throws UsageError when no running server can be found
  */
 export async function findAdmin(
@@ -45,7 +48,7 @@ export async function findAdmin(
   const folder = config.dataFolder;
   if (!existsSync(folder)) throw new UsageError(`found no folder "${folder}"; ${hint}`);
   const { adminHost, adminPort } = config.server;
-  const holderUrl = await urlOfHolder(folder, random);
+  const holderUrl = (await urlOfHolder(folder, random)) ?? readUrl(folder);
   const configured = adminPort === 0 ? undefined : `http://${hostInUrl(adminHost)}:${adminPort}`;
   const found = holderUrl ?? configured;
   if (found === undefined)
@@ -63,6 +66,13 @@ async function urlOfHolder(folder: string, random: Random): Promise<string | und
     throw error;
   }
   throw new UsageError(`no server is running on the data folder "${folder}"; ${hint}`);
+}
+
+function readUrl(folder: string): string | undefined {
+  const path = join(folder, adminUrlFile);
+  if (!existsSync(path)) return undefined;
+  const text = readFileSync(path, 'utf8').trim();
+  return /^https?:\/\/\S+$/.test(text) ? text : undefined;
 }
 
 function readToken(folder: string): string {

@@ -1,4 +1,5 @@
 import type { Command } from 'commander';
+import type { Overrides } from '../config/load.ts';
 import { rushFlags } from '../lab/rush/options.ts';
 import type { Surroundings } from './terminal.ts';
 
@@ -16,11 +17,45 @@ type Done = (code: number) => void;
 
 /** Adds every command in the order in which help lists them. */
 export function addCommands(root: Command, surroundings: Surroundings, done: Done): void {
+  addUp(root, surroundings, done);
   addConfig(root, surroundings, done);
   addRush(root, surroundings, done);
   addVerify(root, surroundings, done);
   addReconcile(root, surroundings, done);
   addKeys(root, surroundings, done);
+}
+
+function addUp(root: Command, surroundings: Surroundings, done: Done): void {
+  root
+    .command('up')
+    .summary('start the server')
+    .description(
+      'Starts the whole system in this process: shop, waiting room, orders, operator page.',
+    )
+    .option(...configFlag)
+    .option('--host <host>', 'where the shop listens')
+    .option('--port <port>', 'port of the shop; 0 takes any free one')
+    .option('--admin-port <port>', 'port of the operator page; 0 takes any free one')
+    .option('--data <folder>', 'folder of journals, orders, keys')
+    .option('--fsync <when>', 'always: on disk before each answer; os: left to the system')
+    .option('--open-in <duration>', 'open every sale so long after its first start, such as 5s')
+    .option('--stock <units>', 'units of every SKU')
+    .option('--json', 'print one JSON line with the addresses, then only the log')
+    .addHelpText(
+      'after',
+      `
+Examples:
+  sluice up                                        a demo sale that opens in half a minute
+  sluice up -c examples/concert.yaml --open-in 5s  for the hurried
+  sluice up --port 0 --admin-port 0 --data /tmp/x  beside another one
+
+A sale continues where it was when its server is started again on the same data folder, however it
+ended. Ctrl-C stops gently; a second Ctrl-C stops at once.`,
+    )
+    .action(async (options: Overrides & { config?: string; json?: boolean }) => {
+      const { up } = await import('./up-command.ts');
+      done(await up(options, surroundings));
+    });
 }
 
 function addConfig(root: Command, surroundings: Surroundings, done: Done): void {

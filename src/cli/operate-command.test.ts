@@ -63,20 +63,20 @@ async function sluice(argv: readonly string[], environment: Record<string, strin
 const access = () => ({ SLUICE_ADMIN_URL: `${url}/`, SLUICE_ADMIN_TOKEN: 't' });
 
 test('a ledger that closes exits 0, one that does not exits 1 and says by how much', async () => {
-  answer = { ledger_residual: 0, counters: { arrivals: 5 } };
+  answer = { residual: 0, arrivals: 5 };
   expect(await sluice(['verify', 'ledger'], access())).toMatchObject({
     code: 0,
     out: expect.stringContaining('closes'),
   });
-  expect(seen).toEqual([{ path: 'GET /admin/v1/overview', authorization: 'Bearer t', body: '' }]);
-  answer = { ledger_residual: 3, counters: { arrivals: 9 } };
+  expect(seen).toEqual([{ path: 'GET /admin/v1/ledger', authorization: 'Bearer t', body: '' }]);
+  answer = { residual: 3, arrivals: 9 };
   const open = await sluice(['verify', 'ledger'], access());
   expect(open).toMatchObject({ code: 1, out: expect.stringContaining('3 requests came in') });
   const json = await sluice(['verify', 'ledger', '--json'], access());
   expect(json.code).toBe(1);
   expect(JSON.parse(json.out)).toEqual({
     residual: 3,
-    counters: { arrivals: 9 },
+    arrivals: 9,
     verdict: 'broken',
   });
 });
@@ -102,7 +102,7 @@ test('the server is found by the lock of its data folder, its credential beside 
     const without = await sluice(['verify', 'ledger', '--data', folder]);
     expect(without).toMatchObject({ code: 2, err: expect.stringContaining('credential') });
     writeFileSync(join(folder, 'admin-token'), 'from-file\n', { mode: 0o600 });
-    answer = { ledger_residual: 0 };
+    answer = { residual: 0 };
     expect((await sluice(['verify', 'ledger', '--data', folder])).code).toBe(0);
     expect(seen.at(-1)?.authorization).toBe('Bearer from-file');
   } finally {
@@ -117,7 +117,7 @@ test('the server is found by the lock of its data folder, its credential beside 
 test.each([
   [500, '{}', /answered 500/],
   [200, 'not json', /expected JSON/],
-  [200, '{"ledger_residual":null}', /no number "ledger_residual"/],
+  [200, '{"residual":null}', /no number "residual"/],
 ])('answer %d %s is told, exit 2', async (code, text, message) => {
   status = code;
   answer = text;

@@ -20,14 +20,12 @@ export async function verifyLedger(
   surroundings: Surroundings,
 ): Promise<number> {
   const access = await findAdmin(options, surroundings, systemRandom);
-  const answer = await askAdmin(access, 'GET', '/admin/v1/overview', askMs);
-  const residual = numberIn(answer, 'ledger_residual');
+  const answer = await askAdmin(access, 'GET', '/admin/v1/ledger', askMs);
+  const residual = numberIn(answer, 'residual');
   const closes = residual === 0;
   if (options.json === true) {
-    const counters = member(answer, 'counters');
-    surroundings.out(
-      `${JSON.stringify({ residual, counters, verdict: closes ? 'holds' : 'broken' })}\n`,
-    );
+    const verdict = closes ? 'holds' : 'broken';
+    surroundings.out(`${JSON.stringify({ ...Object(answer), verdict })}\n`);
   } else {
     const { good, bad } = paintFor(surroundings);
     surroundings.out(

@@ -1,8 +1,12 @@
+import { writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { systemTimers } from '../app/system.ts';
 import type { Config } from '../config/config.ts';
 import { hasRelativeInstants } from '../config/config.ts';
 import type { Overrides } from '../config/load.ts';
 import { formatDuration } from '../config/values.ts';
 import type { Timers } from '../ports/clock.ts';
+import { adminUrlFile } from './admin-client.ts';
 import { needConfig } from './configuration.ts';
 import { UsageError, exitNo, exitOk, paintFor } from './terminal.ts';
 import type { Surroundings } from './terminal.ts';
@@ -35,6 +39,19 @@ export interface UpOptions extends Overrides {
 
 /** A graceful stop that takes longer is cut: what was answered is in the journal already. */
 export const closeWithinMs = 10_000;
+
+/** `sluice up`: on the real clock, and leaves word in the data folder where the operator's side is. */
+export async function up(options: UpOptions, surroundings: Surroundings): Promise<number> {
+  const { startServer } = await import('../app/server.ts');
+  const start = async (config: Config): Promise<RunningServer> => {
+    const server = await startServer(config);
+    writeFileSync(join(config.dataFolder, adminUrlFile), `${server.urls.operator}\n`, {
+      mode: 0o600,
+    });
+    return server;
+  };
+  return serve(options, surroundings, { start, timers: systemTimers });
+}
 
 /** Starts a server, tells where it is, and stops it gently when asked. */
 export async function serve(

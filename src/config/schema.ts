@@ -198,7 +198,7 @@ const payment = Type.Object(
     deadline: text('duration', 'How long an order may stay unpaid; 1s to 30m.', { default: '15m' }),
     grace: text(
       'duration',
-      'How much longer it is kept while a payment is being processed; at most 15m.',
+      'How much longer it is kept while a payment is being processed, at most 15m; the longest of all activities holds for all.',
       { default: '2m' },
     ),
   },
