@@ -11,7 +11,13 @@ export interface Door {
   /** By identity: one store read. */
   standingByPerson(activityId: string, person: Person): Promise<StandingResult>;
   leave(activityId: string, person: Person): Promise<boolean>;
-  takePass(activityId: string, person: Person, skuId: string): Promise<PassResult>;
+  /** With an entry token of this person one store operation, without it two. */
+  takePass(
+    activityId: string,
+    person: Person,
+    skuId: string,
+    entryToken?: string,
+  ): Promise<PassResult>;
 }
 
 export interface Person {
@@ -19,6 +25,8 @@ export interface Person {
   readonly personId: string;
   /** Bound into the pass where the activity demands it. */
   readonly deviceHash?: string;
+  /** From a verified claim: weight in a weighted draw, group of a quota. */
+  readonly entitlement?: { readonly weight?: number; readonly group?: string };
 }
 
 export interface JoinWish {

@@ -1,3 +1,4 @@
+import type { RoomMode } from '../activity.ts';
 import type { SaleMode } from './sizing.ts';
 import type { Bound } from './release.ts';
 
@@ -26,7 +27,7 @@ export type RoomEventBody =
       readonly root: string;
     }
   /** The order exists: `beacon` is the hex of its bytes, '' without one. */
-  | { readonly e: 'drawn'; readonly beacon: string }
+  | { readonly e: 'drawn'; readonly beacon: string; readonly mode: RoomMode }
   | WaveEvent
   | ({ readonly e: 'revoked'; readonly wave: number } & Reason)
   | ({ readonly e: 'key_revoked'; readonly kid: string } & Reason)

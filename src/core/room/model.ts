@@ -55,6 +55,7 @@ export interface RoomSecrets {
 interface Decided {
   lobby: { readonly size: number; readonly root: string } | undefined;
   beacon: string | undefined;
+  orderMode: RoomMode | undefined;
   held: boolean;
   paused: boolean;
   lastWave: number;
@@ -71,7 +72,7 @@ interface Decided {
  * makes it so once it is written down.
  */
 export class RoomModel {
-  readonly activity: Activity;
+  #activity: Activity;
   readonly secrets: RoomSecrets;
   readonly book: WaveBook;
   readonly left = new SequenceSet();
@@ -86,6 +87,7 @@ export class RoomModel {
   readonly #decided: Decided = {
     lobby: undefined,
     beacon: undefined,
+    orderMode: undefined,
     held: false,
     paused: false,
     lastWave: 0,
@@ -101,14 +103,26 @@ export class RoomModel {
   #signals: RoomSignals | undefined;
 
   constructor(activity: Activity, secrets: RoomSecrets) {
-    this.activity = activity;
+    this.#activity = activity;
     this.secrets = secrets;
     this.book = new WaveBook(activity.room.passLifeMs);
     this.rate = new RateGovernor(activity.room.maxAdmissionsPerSecond);
   }
 
+  get activity(): Activity {
+    return this.#activity;
+  }
+
+  /** Times, caps and stock may be edited; what the order is made of may not, once it exists. */
+  useActivity(activity: Activity): void {
+    this.#activity = activity;
+  }
+
+  /** The mode in force; how the order was made is fixed once it exists. */
   get mode(): RoomMode {
-    return this.activity.room.mode;
+    const { mode } = this.activity.room;
+    const ordered = mode !== 'passthrough' && mode !== 'reject';
+    return ordered ? (this.#decided.orderMode ?? mode) : mode;
   }
 
   get decided(): Readonly<Decided> {
@@ -221,12 +235,15 @@ export class RoomModel {
 
   applyEvent(event: RoomEvent): void {
     const decided = this.#decided;
+    // What was over by then is over now too, whenever this is read.
+    this.book.settle(event.atMs, this.#signals?.mode ?? 'CLOSED', true);
     switch (event.e) {
       case 'closed':
         decided.lobby = { size: event.lobbySize, root: event.root };
         return;
       case 'drawn':
         decided.beacon = event.beacon;
+        decided.orderMode = event.mode;
         return;
       case 'wave':
         this.#applyWave(event, event.atMs);
@@ -259,6 +276,7 @@ export class RoomModel {
         decided.paused = false;
         return;
       case 'rate':
+        this.rate.startAt(event.perSecond);
         return;
     }
   }

@@ -70,11 +70,16 @@ export class RateGovernor {
   #calm = 0;
   #cycleAtMs = -Infinity;
 
-  constructor(ceilingPerSecond: number, startPerSecond = ceilingPerSecond) {
+  constructor(ceilingPerSecond: number) {
     this.#ceiling = ceilingPerSecond;
     this.#floor = Math.max(1, Math.ceil(ceilingPerSecond * 0.02));
     this.#step = Math.max(1, Math.ceil(ceilingPerSecond * 0.1));
-    this.#rate = Math.min(ceilingPerSecond, Math.max(this.#floor, startPerSecond));
+    this.#rate = ceilingPerSecond;
+  }
+
+  /** Goes on from a rate that was found before, so that a restart does not begin at full speed. */
+  startAt(perSecond: number): void {
+    this.#rate = Math.min(this.#ceiling, Math.max(this.#floor, perSecond));
   }
 
   get perSecond(): number {

@@ -70,6 +70,10 @@ export class ReleaseView {
     return this.#revokedWaves.has(wave);
   }
 
+  windowOf(wave: number): WaveWindow | undefined {
+    return this.#waves.get(wave);
+  }
+
   whereabouts(place: Place, hours: Hours, nowMs: number): Whereabouts {
     const { state } = this;
     if (state.left.has(place.sequence)) return { kind: 'left' };

@@ -191,9 +191,9 @@ export class WaveBook {
 
   /**
    * Closes windows and passes that are over. `knownAtMs`: everything that happened up to then has been
-   * told to this book.
+   * told to this book. Passes are looked through once a second unless `thorough`.
    */
-  settle(knownAtMs: number, mode: SaleMode): void {
+  settle(knownAtMs: number, mode: SaleMode, thorough = false): void {
     for (const [number, wave] of this.#waves) {
       if (wave.state === 'open' && knownAtMs >= wave.claimBeforeMs) {
         wave.state = 'closed';
@@ -205,7 +205,7 @@ export class WaveBook {
         this.#waves.delete(number);
       }
     }
-    if (knownAtMs - this.#sweptAtMs < sweepEveryMs) return;
+    if (!thorough && knownAtMs - this.#sweptAtMs < sweepEveryMs) return;
     this.#sweptAtMs = knownAtMs;
     for (const [sequence, claim] of this.#claims) {
       if (claim.state === 'live' && knownAtMs >= claim.expiresAtMs + lateRequestMs) {

@@ -1,0 +1,57 @@
+import type { RoomEvent } from '../core/room/events.ts';
+import { roomStateNames } from '../pipeline/room-keys.ts';
+import type { AdmissionStore } from '../ports/admission-store.ts';
+
+/** Another control has decided this room's next step: this one knows less than it thought. */
+export class DeposedError extends Error {
+  override readonly name = 'DeposedError';
+}
+
+/** Events asked for at once when a room's log is read. */
+const readAhead = 256;
+
+/**
+ * The numbered log of one room's decisions. An event is written only if its number is free, so of two
+ * controls that both believe they lead, one gets through and the other learns that it was deposed.
+ */
+export class RoomLog {
+  readonly #store: Pick<AdmissionStore, 'loadState' | 'saveState'>;
+  readonly #activityId: string;
+  #next = 1;
+
+  constructor(store: Pick<AdmissionStore, 'loadState' | 'saveState'>, activityId: string) {
+    this.#store = store;
+    this.#activityId = activityId;
+  }
+
+  /** Every event so far, in order; the next append follows them. */
+  async load(): Promise<readonly RoomEvent[]> {
+    const events: RoomEvent[] = [];
+    for (let from = 1; ; from += readAhead) {
+      const page = await Promise.all(
+        Array.from({ length: readAhead }, (_, at) =>
+          this.#store.loadState(roomStateNames.event(this.#activityId, from + at)),
+        ),
+      );
+      for (const stored of page) {
+        if (stored === undefined) {
+          this.#next = events.length + 1;
+          return events;
+        }
+        events.push(JSON.parse(stored.value) as RoomEvent);
+      }
+    }
+  }
+
+  /**
+   * Durable when this returns. Throws {@link DeposedError} if the number is taken. After an outcome
+   * that is unknown the log must be loaded again before anything else is decided.
+   */
+  async append(event: RoomEvent): Promise<void> {
+    const name = roomStateNames.event(this.#activityId, this.#next);
+    if (!(await this.#store.saveState(name, JSON.stringify(event), 0))) {
+      throw new DeposedError(`event ${this.#next} of room "${this.#activityId}" is there already`);
+    }
+    this.#next += 1;
+  }
+}

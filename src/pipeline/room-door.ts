@@ -1,0 +1,346 @@
+import type { Activity } from '../core/activity.ts';
+import { phaseAt } from '../core/activity.ts';
+import { signEntryToken, verifyEntryToken } from '../core/pass/entry-token.ts';
+import type { KeyRing } from '../core/pass/key-ring.ts';
+import { signPass } from '../core/pass/pass.ts';
+import { nonceOf, pathIdOf } from '../core/pass/path-id.ts';
+import type { Mac } from '../core/pass/path-id.ts';
+import { EntryIdMaker } from '../core/room/draw.ts';
+import { laneKey, normalSkus } from '../core/room/lanes.ts';
+import { spread } from '../core/room/pace.ts';
+import type { Place, ReleaseView, Whereabouts } from '../core/room/standing.ts';
+import type { AdmissionStore, Entry } from '../ports/admission-store.ts';
+import type { Clock } from '../ports/clock.ts';
+import type { Random } from '../ports/random.ts';
+import type { Standing } from '../wire/standing.ts';
+import type { ActivityDirectory } from './activities.ts';
+import type { Door, JoinResult, JoinWish, PassResult, Person, StandingResult } from './door.ts';
+import type { ReleaseStates } from './release-states.ts';
+import { ensureSecret, roomStateNames } from './room-keys.ts';
+
+/** An entry token outlives the sale by this, so that its holder still learns how it ended, ms. */
+const tokenAfterCloseMs = 24 * 3_600_000;
+
+/** Nobody is told anything by a gateway that does not know: come back in about this long, ms. */
+const holdPollMs = 5_000;
+
+/** Groups and weights that an entitlement may name. */
+const groupPattern = /^[A-Za-z0-9_-]{0,64}$/;
+const weightMax = 1_000_000;
+
+export interface RoomDoorOptions {
+  readonly store: AdmissionStore;
+  readonly clock: Clock;
+  readonly random: Random;
+  readonly activities: Pick<ActivityDirectory, 'get'>;
+  readonly states: ReleaseStates;
+  readonly rings: { readonly entry: KeyRing; readonly pass: KeyRing };
+  readonly pathMac: Mac;
+  readonly nonceMac: Mac;
+  readonly issuer: string;
+  /** The deployment's submit audience. */
+  readonly audience: string;
+  readonly region?: string;
+  /** Activities whose passes name a device. */
+  readonly bindsDevice?: (activityId: string) => boolean;
+}
+
+/**
+ * The room's door: joins, standings, passes.
+ *
+ * A poll with an entry token is answered from the token and the release state: no store, no memory per
+ * person, nothing awaited. Everything else asks the store once; the store alone decides what a person
+ * was promised, and the release state whose turn it is.
+ */
+export class RoomDoor implements Door {
+  readonly #o: RoomDoorOptions;
+  readonly #makers = new Map<string, Promise<EntryIdMaker>>();
+
+  constructor(options: RoomDoorOptions) {
+    this.#o = options;
+  }
+
+  async join(activityId: string, person: Person, wish: JoinWish): Promise<JoinResult> {
+    const { store, clock } = this.#o;
+    const activity = this.#o.activities.get(activityId);
+    if (activity === undefined) return { kind: 'unknown_activity' };
+    const nowMs = clock.wallMs();
+    const closed = notOpenForJoining(activity, nowMs);
+    if (closed !== undefined) return closed;
+    const view = this.#o.states.fresh(activityId);
+    if (view === undefined) return { kind: 'held' };
+    const all = activity.skus.map((sku) => sku.skuId);
+    const chosen = normalSkus(wish.skuIds, all);
+    if ('unknown' in chosen) return { kind: 'unknown_sku', skuId: chosen.unknown, allowed: all };
+
+    const entryId = await this.entryIdOf(activityId, person.personId);
+    const request = { entryId, skuIds: chosen.skuIds, ...entitlementOf(activity, person) };
+    let { created, entry } = await store.join(activityId, request, nowMs);
+    let at = view.whereabouts(placeOf(entry), activity, nowMs);
+    if (!created && at.kind === 'missed') {
+      // Their turn has passed. Asking to join again is asking for a new place, behind the others.
+      await store.leave(activityId, entryId, nowMs);
+      ({ created, entry } = await store.join(activityId, request, nowMs));
+      at = view.whereabouts(placeOf(entry), activity, nowMs);
+    }
+    return {
+      kind: 'joined',
+      created,
+      entryId,
+      entryToken: this.#entryToken(activity, entry),
+      standing: view.describe(placeOf(entry), at, activity, nowMs, this.#o.random.float()),
+    };
+  }
+
+  standingByToken(activityId: string, entryToken: string): StandingResult {
+    const activity = this.#o.activities.get(activityId);
+    if (activity === undefined) return { kind: 'unknown_activity' };
+    const nowMs = this.#o.clock.wallMs();
+    const read = verifyEntryToken(
+      this.#o.rings.entry,
+      entryToken,
+      { issuer: this.#o.issuer, activityId },
+      nowMs,
+    );
+    if (read.kind === 'refused') return { kind: 'bad_token', reason: read.reason };
+    const { claims } = read;
+    const view = this.#o.states.fresh(activityId);
+    return {
+      kind: 'standing',
+      entryId: claims.entryId,
+      standing:
+        view === undefined
+          ? this.#unknown(claims, activity, nowMs)
+          : view.standing(claims, activity, nowMs, this.#o.random.float()),
+    };
+  }
+
+  async standingByPerson(activityId: string, person: Person): Promise<StandingResult> {
+    const activity = this.#o.activities.get(activityId);
+    if (activity === undefined) return { kind: 'unknown_activity' };
+    const entryId = await this.entryIdOf(activityId, person.personId);
+    const entry = await this.#o.store.findEntry(activityId, entryId);
+    if (entry === undefined) return { kind: 'unknown_entry' };
+    const standing = this.#standingOf(activity, entry, this.#o.clock.wallMs());
+    return { kind: 'standing', entryId, standing };
+  }
+
+  async leave(activityId: string, person: Person): Promise<boolean> {
+    const activity = this.#o.activities.get(activityId);
+    if (activity === undefined) return false;
+    const entryId = await this.entryIdOf(activityId, person.personId);
+    return this.#o.store.leave(activityId, entryId, this.#o.clock.wallMs());
+  }
+
+  async takePass(
+    activityId: string,
+    person: Person,
+    skuId: string,
+    entryToken?: string,
+  ): Promise<PassResult> {
+    const { store, clock } = this.#o;
+    const activity = this.#o.activities.get(activityId);
+    if (activity === undefined) return { kind: 'unknown_activity' };
+    const sku = activity.skus.find((each) => each.skuId === skuId);
+    if (sku === undefined) {
+      return { kind: 'unknown_sku', skuId, allowed: activity.skus.map((each) => each.skuId) };
+    }
+    const nowMs = clock.wallMs();
+    const phase = phaseAt(activity, nowMs);
+    if (phase !== 'open') {
+      const { opensAtMs, closesAtMs } = activity;
+      return { kind: 'not_open', opensAtMs, closesAtMs, over: phase === 'closed' };
+    }
+    const entryId = await this.entryIdOf(activityId, person.personId);
+    const place =
+      this.#placeByToken(activityId, entryId, entryToken, nowMs) ??
+      (await this.#placeByStore(activityId, entryId));
+    if (place === undefined) return { kind: 'unknown_entry' };
+    if (place.skuIds.length > 0 && !place.skuIds.includes(skuId)) {
+      return { kind: 'unknown_sku', skuId, allowed: place.skuIds };
+    }
+
+    const view = this.#o.states.fresh(activityId);
+    const at = view?.whereabouts(place.place, activity, nowMs);
+    const turn = at === undefined ? undefined : turnOf(at, activity, view);
+    if (turn === undefined) return this.#notAdmitted(activity, place.place, at, nowMs);
+    const reply = await store.takePass(
+      activityId,
+      { entryId, skuId, passLifeMs: activity.room.passLifeMs, ...turn },
+      nowMs,
+    );
+    if (reply.kind === 'unknown_entry') return { kind: 'unknown_entry' };
+    if (reply.kind !== 'taken') {
+      const told: Whereabouts =
+        reply.kind === 'missed'
+          ? { kind: 'missed', wave: turn.wave }
+          : reply.kind === 'left'
+            ? { kind: 'left' }
+            : { kind: 'claimed', wave: turn.wave };
+      return this.#notAdmitted(activity, place.place, told, nowMs);
+    }
+    const nonce = nonceOf(this.#o.nonceMac, activityId, entryId, skuId, reply.attempt);
+    const { activityVersion } = activity;
+    const pathId = pathIdOf(this.#o.pathMac, { activityId, skuId }, activityVersion);
+    const pass = signPass(this.#o.rings.pass, {
+      issuer: this.#o.issuer,
+      audience: this.#o.audience,
+      activityId,
+      skuId,
+      userId: person.userId,
+      activityVersion,
+      pathId,
+      maxQuantity: sku.maxPerPerson,
+      wave: reply.wave,
+      nonce,
+      notBeforeMs: reply.notBeforeMs,
+      expiresAtMs: reply.expiresAtMs,
+      issuedAtMs: reply.issuedAtMs,
+      ...(person.deviceHash !== undefined && this.#o.bindsDevice?.(activityId) === true
+        ? { deviceHash: person.deviceHash }
+        : {}),
+      ...(this.#o.region === undefined ? {} : { region: this.#o.region }),
+    });
+    return {
+      kind: 'pass',
+      pass,
+      pathId,
+      nonce,
+      notBeforeMs: reply.notBeforeMs,
+      expiresAtMs: reply.expiresAtMs,
+      maxQuantity: sku.maxPerPerson,
+    };
+  }
+
+  /** The person's entry id in this activity; the same on every gateway. */
+  async entryIdOf(activityId: string, personId: string): Promise<string> {
+    let maker = this.#makers.get(activityId);
+    if (maker === undefined) {
+      const name = roomStateNames.entryKey(activityId);
+      maker = ensureSecret(this.#o.store, name, this.#o.random).then(
+        ({ secret }) => new EntryIdMaker(secret, activityId),
+      );
+      this.#makers.set(activityId, maker);
+      // A store that did not answer is asked again by the next person.
+      maker.catch(() => this.#makers.delete(activityId));
+    }
+    return (await maker).idOf(personId);
+  }
+
+  #placeByToken(
+    activityId: string,
+    entryId: string,
+    entryToken: string | undefined,
+    nowMs: number,
+  ): { readonly place: Place; readonly skuIds: readonly string[] } | undefined {
+    if (entryToken === undefined) return undefined;
+    const expected = { issuer: this.#o.issuer, activityId };
+    const read = verifyEntryToken(this.#o.rings.entry, entryToken, expected, nowMs);
+    if (read.kind === 'refused' || read.claims.entryId !== entryId) return undefined;
+    const slash = read.claims.lane.indexOf('/');
+    const skus = slash < 0 ? '' : read.claims.lane.slice(slash + 1);
+    return { place: read.claims, skuIds: skus === '' ? [] : skus.split(',') };
+  }
+
+  async #placeByStore(
+    activityId: string,
+    entryId: string,
+  ): Promise<{ readonly place: Place; readonly skuIds: readonly string[] } | undefined> {
+    const entry = await this.#o.store.findEntry(activityId, entryId);
+    return entry === undefined ? undefined : { place: placeOf(entry), skuIds: entry.skuIds };
+  }
+
+  #notAdmitted(
+    activity: Activity,
+    place: Place,
+    at: Whereabouts | undefined,
+    nowMs: number,
+  ): PassResult {
+    const view = this.#o.states.fresh(activity.activityId);
+    if (view === undefined || at === undefined) {
+      const standing = this.#unknown(place, activity, nowMs);
+      return { kind: 'not_admitted', standing, missed: false };
+    }
+    const standing = view.describe(place, at, activity, nowMs, this.#o.random.float());
+    return { kind: 'not_admitted', standing, missed: at.kind === 'missed' || at.kind === 'left' };
+  }
+
+  #standingOf(activity: Activity, entry: Entry, nowMs: number): Standing {
+    const place = placeOf(entry);
+    const view = this.#o.states.fresh(activity.activityId);
+    if (view === undefined) return this.#unknown(place, activity, nowMs);
+    const chance = this.#o.random.float();
+    // The store knows at once that somebody left; the release state a moment later.
+    return entry.left
+      ? view.describe(place, { kind: 'left' }, activity, nowMs, chance)
+      : view.standing(place, activity, nowMs, chance);
+  }
+
+  /** What is true without any release state: that they have a place, and that they should wait. */
+  #unknown(place: Place, activity: Activity, nowMs: number): Standing {
+    return {
+      state: nowMs >= activity.closesAtMs ? 'closed' : 'waiting',
+      cohort: place.cohort,
+      position: null,
+      ahead: null,
+      eta: null,
+      sell_through: 'uncertain',
+      claim_before: null,
+      order_rule: activity.room.mode,
+      next_poll_after_ms: spread(holdPollMs, this.#o.random.float()),
+      server_time: new Date(nowMs).toISOString(),
+    };
+  }
+
+  #entryToken(activity: Activity, entry: Entry): string {
+    return signEntryToken(this.#o.rings.entry, {
+      issuer: this.#o.issuer,
+      activityId: activity.activityId,
+      ...placeOf(entry),
+      joinedAtMs: entry.joinedAtMs,
+      expiresAtMs: activity.closesAtMs + tokenAfterCloseMs,
+    });
+  }
+}
+
+function placeOf(entry: Entry): Place {
+  const { entryId, cohort, sequence, weight } = entry;
+  return { entryId, cohort, sequence, weight, lane: laneKey(entry.group, entry.skuIds) };
+}
+
+/** Whose turn it is, or was: the store still knows a pass taken in a window that is over. */
+function turnOf(
+  at: Whereabouts,
+  activity: Activity,
+  view: ReleaseView | undefined,
+): { wave: number; claimBeforeMs: number; renewable?: boolean } | undefined {
+  if (view?.state.paused === true) return undefined;
+  if (at.kind === 'admitted' && at.claimBeforeMs === null) {
+    return { wave: at.wave, claimBeforeMs: activity.closesAtMs, renewable: true };
+  }
+  if (at.kind === 'admitted') return { wave: at.wave, claimBeforeMs: at.claimBeforeMs ?? 0 };
+  if (at.kind !== 'claimed' && at.kind !== 'missed') return undefined;
+  // An ended request may be followed by another pass while the window is open.
+  return { wave: at.wave, claimBeforeMs: view?.windowOf(at.wave)?.claimBeforeMs ?? 0 };
+}
+
+function notOpenForJoining(activity: Activity, nowMs: number): JoinResult | undefined {
+  const { opensAtMs, closesAtMs, room } = activity;
+  const phase = phaseAt(activity, nowMs);
+  if (phase === 'lobby' || phase === 'open') {
+    if (room.mode !== 'reject') return undefined;
+    return { kind: 'not_open', opensAtMs, closesAtMs, over: true };
+  }
+  return { kind: 'not_open', opensAtMs, closesAtMs, over: phase === 'closed' };
+}
+
+/** Weight and group, where the mode uses them; anything that is not a sane number counts as 1. */
+function entitlementOf(activity: Activity, person: Person): { weight: number; group: string } {
+  const { mode } = activity.room;
+  const weight = mode === 'weighted' ? (person.entitlement?.weight ?? 1) : 1;
+  const group = mode === 'quota' ? (person.entitlement?.group ?? '') : '';
+  return {
+    weight: weight > 0 && weight <= weightMax ? weight : 1,
+    group: groupPattern.test(group) ? group : '',
+  };
+}
