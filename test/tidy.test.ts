@@ -36,6 +36,8 @@ const longReasons: Readonly<Record<string, string>> = {
   'test/contract/inventory-store.ts': 'a list of promises, read as one',
   'test/contract/limits.ts': 'a list of promises, read as one',
   'test/contract/order-store.ts': 'a list of promises, read as one',
+  'test/e2e/http-submit.test.ts': 'the contract of one route, case by case',
+  'web/console/style.css': 'one look, sent as one file',
   'web/storefront/style.css': 'one look, sent as one file',
 };
 

@@ -45,9 +45,19 @@ const parsed = new WeakMap<SourceFile, AstNode>();
 export function astOf(file: SourceFile): AstNode {
   const known = parsed.get(file);
   if (known !== undefined) return known;
-  const tree = parseAst(file.text, { lang: file.path.endsWith('ts') ? 'ts' : 'js' }) as unknown;
-  parsed.set(file, tree as AstNode);
-  return tree as AstNode;
+  const tree = parse(file);
+  parsed.set(file, tree);
+  return tree;
+}
+
+function parse(file: SourceFile): AstNode {
+  try {
+    return parseAst(file.text, {
+      lang: file.path.endsWith('ts') ? 'ts' : 'js',
+    }) as unknown as AstNode;
+  } catch (cause) {
+    throw new Error(`${file.path} cannot be parsed`, { cause });
+  }
 }
 
 export function isCode(file: SourceFile): boolean {
