@@ -1,4 +1,3 @@
-import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { type FastifyInstance, fastify } from 'fastify';
 import type { Activity, Phase } from '../../src/core/activity.ts';
@@ -294,9 +293,4 @@ export class PagesShop {
       reply.raw.on('close', () => clearInterval(timer));
     });
   }
-}
-
-/** axe-core's source, to be injected into a page. */
-export function axeSource(): string {
-  return readFileSync(join(import.meta.dirname, '../../node_modules/axe-core/axe.min.js'), 'utf8');
 }

@@ -78,7 +78,9 @@ export function parseTheme(source: unknown): Theme {
   const isText =
     (max: number, min = 0) =>
     (value: unknown): value is string =>
-      typeof value === 'string' && Array.from(value).length >= min && Array.from(value).length <= max;
+      typeof value === 'string' &&
+      Array.from(value).length >= min &&
+      Array.from(value).length <= max;
   const isColour =
     (ground: string) =>
     (value: unknown): value is string =>
