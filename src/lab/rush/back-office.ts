@@ -10,6 +10,35 @@ export interface StockView {
   readonly available: number;
 }
 
+/** One order as the operator sees it. */
+export interface OrderView {
+  readonly orderId: string;
+  readonly skuId: string;
+  readonly personId: string;
+  readonly quantity: number;
+  readonly state: string;
+}
+
+/** Orders read back at most. */
+const ordersMax = 200_000;
+
+function orderOf(row: unknown): OrderView {
+  const text = (name: string): string => {
+    const value = member(row, name);
+    if (typeof value === 'string') return value;
+    throw new Error(`order: expected a text "${name}", found ${brief(row)}`);
+  };
+  const quantity = numberOf(member(row, 'quantity'));
+  if (quantity === undefined) throw new Error(`order: expected "quantity", found ${brief(row)}`);
+  return {
+    orderId: text('order_id'),
+    skuId: text('sku_id'),
+    personId: text('person_id'),
+    quantity,
+    state: text('state'),
+  };
+}
+
 /** The operator's side of a target, where a credential for it is at hand. */
 export class BackOffice {
   readonly #asker: Asker;
@@ -66,7 +95,10 @@ export class BackOffice {
 
   /** What a reconciliation finds, without repairing it. */
   async findings(): Promise<readonly string[]> {
-    const answer = await this.#asker.post('/admin/v1/reconcile', { dry_run: true });
+    const answer = await this.#asker.post('/admin/v1/commands/reconcile', {
+      dry_run: true,
+      reason: 'end of a rush',
+    });
     if (answer.status !== 200) {
       throw new Error(`reconcile: answered ${answer.status} ${brief(answer.json)}`);
     }
@@ -75,6 +107,23 @@ export class BackOffice {
       throw new Error(`reconcile: expected "findings", found ${brief(answer.json)}`);
     }
     return findings.map((finding) => brief(finding));
+  }
+
+  /** Every order of an activity, in pages. @throws Error when there are more than `ordersMax`. */
+  async orders(activityId: string): Promise<readonly OrderView[]> {
+    const orders: OrderView[] = [];
+    let after = '';
+    for (;;) {
+      const path = `/admin/v1/orders?activity_id=${activityId}&limit=200${after}`;
+      const json = await this.#get(path);
+      const rows = member(json, 'orders');
+      if (!Array.isArray(rows)) throw new Error(`orders: expected "orders", found ${brief(json)}`);
+      for (const row of rows) orders.push(orderOf(row));
+      if (orders.length > ordersMax) throw new Error(`more than ${ordersMax} orders`);
+      const next = member(json, 'next');
+      if (typeof next !== 'string' || next === '') return orders;
+      after = `&after=${encodeURIComponent(next)}`;
+    }
   }
 
   async #get(path: string): Promise<unknown> {

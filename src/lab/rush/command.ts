@@ -19,7 +19,7 @@ import type { Sale } from './sale.ts';
 import { seriesNames } from './series.ts';
 import { summaryOf } from './summary.ts';
 import { closeDoors, sweep } from './sweep.ts';
-import { judge } from './verdict.ts';
+import { judge, unitsLive } from './verdict.ts';
 import type { Findings } from './verdict.ts';
 import type { Histogram } from './histogram.ts';
 
@@ -233,12 +233,15 @@ async function lookBack(
   let stock;
   let residual;
   let reconciliation;
+  let orders;
   if (office !== undefined) {
     // Requests cut off at the end may still be inside; a moment later they are not.
     for (let tries = 0; tries < 20; tries += 1) {
       stock = await attempt('stock', () => office.stock(sale.activityId));
       residual = await attempt('ledger', () => office.ledgerResidual());
-      if (residual === 0 && stock?.held === 0) break;
+      orders = await attempt('orders', () => office.orders(sale.activityId));
+      const quiet = residual === 0 && stock?.held === 0;
+      if (quiet && (orders === undefined || unitsLive(orders) === stock?.sold)) break;
       await pause(timers, 250);
     }
     reconciliation = await attempt('reconcile', () => office.findings());
@@ -249,6 +252,8 @@ async function lookBack(
     operated: office !== undefined,
     stock,
     residual,
+    orders,
+    maxPerPerson: (skuId) => sale.skus.find((sku) => sku.skuId === skuId)?.maxPerPerson ?? 1,
     reconciliation,
     draw: { kind: 'none', why: 'the audit of the draw was not read' },
     initialStock: server === undefined ? undefined : options.stock,

@@ -1,8 +1,9 @@
-import type { StockView } from './back-office.ts';
+import type { OrderView, StockView } from './back-office.ts';
 import type { Crowd } from './crowd.ts';
 import type { Monitor } from './monitor.ts';
 import type { Evidence, InvariantResult } from './report.ts';
-import type { SeenInvariant, Witness } from './witness.ts';
+import { Witness } from './witness.ts';
+import type { SeenInvariant } from './witness.ts';
 
 /** What is known at the end of a run, from the crowd and, with a credential, from the operator. */
 export interface Findings {
@@ -11,8 +12,11 @@ export interface Findings {
   /** Is an operator's credential at hand? Then what it should show and did not is a failure. */
   readonly operated: boolean;
   readonly stock: StockView | undefined;
+  /** Every order, as the operator has them. */
+  readonly orders: readonly OrderView[] | undefined;
+  readonly maxPerPerson: (skuId: string) => number;
   readonly residual: number | undefined;
-  /** What a reconciliation found; undefined when it could not be asked. */
+  /** What a reconciliation found; undefined where the target has none, or it could not be asked. */
   readonly reconciliation: readonly string[] | undefined;
   readonly draw: DrawCheck;
   /** Units put on sale, where this run set them. */
@@ -87,12 +91,18 @@ function stockAddsUp(findings: Findings): Judged {
   const sum = `sold ${sold} + held ${held} + available ${available} = ${sold + held + available} of ${total}`;
   const wrong: string[] = [];
   if (seen !== undefined) wrong.push(seen);
+  const { reconciliation = [] } = findings;
+  if (reconciliation.length > 0) wrong.push(`a reconciliation found: ${reconciliation.join(', ')}`);
   if (sold + held + available !== total) wrong.push(`does not add up: ${sum}`);
   if (initialStock !== undefined && total !== initialStock) {
     wrong.push(`${initialStock} units were put on sale, the operator counts ${total}`);
   }
   if (available < 0 || sold > total) wrong.push(`out of range: ${sum}`);
   if (crowd.witness.paidUnits > total) wrong.push(`${told}, more than the ${total} on sale`);
+  const rows = unitsLive(findings.orders ?? []);
+  if (findings.orders !== undefined && rows !== sold) {
+    wrong.push(`live orders add up to ${rows} units, the stock says ${sold} sold`);
+  }
   if (crowd.witness.paidUnits > sold) wrong.push(`${told}, but the operator counts ${sold} sold`);
   return {
     held: wrong.length === 0,
@@ -101,19 +111,46 @@ function stockAddsUp(findings: Findings): Judged {
   };
 }
 
-function perPerson({ crowd, reconciliation }: Findings): Judged {
+const liveOrderStates: ReadonlySet<string> = new Set(['PENDING_PAYMENT', 'PAID']);
+
+/** Units of orders that are pending or paid. */
+export function unitsLive(orders: readonly OrderView[]): number {
+  return orders.reduce(
+    (units, { quantity, state }) => units + (liveOrderStates.has(state) ? quantity : 0),
+    0,
+  );
+}
+
+function liveOrders({ orders }: Findings): readonly OrderView[] {
+  return (orders ?? []).filter(({ state }) => liveOrderStates.has(state));
+}
+
+function perPerson(findings: Findings): Judged {
+  const { crowd, orders, maxPerPerson } = findings;
   const seen = breachText(crowd.witness, 2);
   let several = 0;
   for (const { requests } of crowd.dossiers.values()) if (requests.length > 1) several += 1;
-  const findings = (reconciliation ?? []).filter((finding) => /person|limit/.test(finding));
-  const wrong = [...(seen === undefined ? [] : [seen]), ...findings];
+  const held = new Map<string, number>();
+  for (const { skuId, personId, quantity } of liveOrders(findings)) {
+    const key = `${skuId} ${personId}`;
+    held.set(key, (held.get(key) ?? 0) + quantity);
+  }
+  const over = [...held].filter(([key, units]) => units > maxPerPerson(key.split(' ', 1)[0] ?? ''));
+  const wrong = [
+    ...(seen === undefined ? [] : [seen]),
+    ...(over.length === 0
+      ? []
+      : [
+          `${over.length} people have live orders beyond the limit, the first ${over[0]?.[1]} units`,
+        ]),
+  ];
   return {
     held: wrong.length === 0,
     detail:
       wrong.length > 0
         ? wrong.join('; ')
-        : `Nobody was seen with more live units than allowed; ${several} people tried with more than one request id.`,
-    evidence: reconciliation === undefined ? 'crowd' : 'both',
+        : `Nobody held more live units than allowed; ${several} people tried with more than one request id${orders === undefined ? '' : `, and of ${orders.length} orders no person has more live than the limit`}.`,
+    evidence: orders === undefined ? 'crowd' : 'both',
   };
 }
 
@@ -222,25 +259,31 @@ function ledger({ residual, operated, troubles }: Findings): Judged {
   };
 }
 
-function everyoneHasAnOutcome({ crowd, reconciliation }: Findings): Judged {
+function everyoneHasAnOutcome({ crowd, orders }: Findings): Judged {
   const { witness } = crowd;
   const seen = breachText(witness, 12);
   const unknown = crowd.people.outcomes().unknown;
-  const paidLost = (reconciliation ?? []).filter((finding) =>
-    /paid_without|paid without/.test(finding),
-  );
+  const kept = new Map((orders ?? []).map(({ orderId, state }) => [orderId, state]));
+  let lost = 0;
+  if (orders !== undefined) {
+    for (const [orderId, state] of Witness.toldOrders(crowd.dossiers.values())) {
+      const now = kept.get(orderId);
+      if (now === undefined || (state === 'PAID' && now !== 'PAID' && now !== 'REFUNDED'))
+        lost += 1;
+    }
+  }
   const wrong = [
     ...(seen === undefined ? [] : [seen]),
     ...(unknown > 0 ? [`${unknown} people have no known outcome`] : []),
-    ...paidLost,
+    ...(lost > 0 ? [`${lost} orders that people were told of are not kept as told`] : []),
   ];
   return {
     held: wrong.length === 0,
     detail:
       wrong.length > 0
         ? wrong.join('; ')
-        : `${witness.queuedTold} requests were told QUEUED and each was told an outcome; ${witness.orders} orders.`,
-    evidence: reconciliation === undefined ? 'crowd' : 'both',
+        : `${witness.queuedTold} requests were told QUEUED and each was told an outcome; all ${witness.orders} orders are ${orders === undefined ? 'answered for' : 'kept as told'}.`,
+    evidence: orders === undefined ? 'crowd' : 'both',
   };
 }
 

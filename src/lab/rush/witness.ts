@@ -55,6 +55,13 @@ export class Witness {
     return this.#personOfOrder.size;
   }
 
+  /** Everybody's orders as they were last told, by order id. */
+  static *toldOrders(dossiers: Iterable<Dossier>): Generator<[string, RequestTrace['state']]> {
+    for (const { requests } of dossiers) {
+      for (const { orderId, state } of requests) if (orderId !== undefined) yield [orderId, state];
+    }
+  }
+
   get paidUnits(): number {
     return this.#paidUnits;
   }

@@ -282,7 +282,9 @@ export class StandIn {
       return problem(response, 403, 'TOKEN_INVALID', 'STOP');
     }
     const nonce = pass?.nonce ?? randomBytes(6).toString('hex');
-    const fingerprint = createHash('sha256').update(`${user}/${Number(body['quantity'])}`).digest('hex');
+    const fingerprint = createHash('sha256')
+      .update(`${user}/${Number(body['quantity'])}`)
+      .digest('hex');
     if (known !== undefined && this.#is('lost_win') && this.#available <= 0) {
       return json(
         response,
@@ -407,6 +409,16 @@ export class StandIn {
     };
   }
 
+  #row(reservation: Reservation): Fields {
+    return {
+      order_id: reservation.orderId,
+      sku_id: this.#options.skuId ?? 'ticket',
+      person_id: reservation.user,
+      quantity: 1,
+      state: reservation.state === 'ORDERED' ? 'PENDING_PAYMENT' : reservation.state,
+    };
+  }
+
   #operate(request: IncomingMessage, response: ServerResponse): void {
     request.resume();
     if (request.headers.authorization !== `Bearer ${adminToken}`) {
@@ -438,7 +450,11 @@ export class StandIn {
         released: this.#released,
       });
     }
-    if (path === '/admin/v1/reconcile') return json(response, 200, { findings: [] });
+    if (path === '/admin/v1/orders') {
+      const orders = [...this.#byRequest.values()].filter(({ orderId }) => orderId !== null);
+      return json(response, 200, { orders: orders.map((each) => this.#row(each)), next: null });
+    }
+    if (path === '/admin/v1/commands/reconcile') return json(response, 200, { findings: [] });
     return problem(response, 404, 'NOT_FOUND', 'STOP');
   }
 }
