@@ -28,7 +28,7 @@ export interface RoomWorldOptions {
 export class RoomWorld {
   readonly world = new World(startMs);
   readonly random: SeededRandom;
-  store: AdmissionStore;
+  readonly store: AdmissionStore;
   activity: Activity;
   loop: RoomLoop;
   readonly states: ReleaseStates;
@@ -90,11 +90,8 @@ export class RoomWorld {
     });
     this.loop = this.newLoop();
     const { rings, states, world, random } = this;
-    const self = this;
     this.door = new RoomDoor({
-      get store() {
-        return self.store;
-      },
+      store: this.store,
       clock: world,
       random,
       activities: { get: (id) => (id === 'concert' ? this.activity : undefined) },

@@ -84,7 +84,7 @@ export class Drawer {
  * first as w entries of weight 1 together (Efraimidis and Spirakis, 2006).
  */
 export function weightedKey(value: number, weight: number): number {
-  return -exactLn(value + 2 ** -53) / weight;
+  return Math.abs(exactLn(value + 2 ** -53)) / weight;
 }
 
 /**
