@@ -145,7 +145,8 @@ function refusalsOf(ledger: LedgerSnapshot): readonly RefusalRow[] {
     .toSorted((a, b) => b.count - a.count);
 }
 
-function stockRows(activity: Activity, sample: SaleSample | undefined): readonly StockRow[] {
+/** Every SKU of one activity as the sample has it. O(SKUs). */
+export function stockRows(activity: Activity, sample: SaleSample | undefined): readonly StockRow[] {
   const taken = sampleOf(activity, sample);
   if (taken === undefined) return [];
   return taken.skus.map(({ skuId, total, available, held, pending, paid }) => ({

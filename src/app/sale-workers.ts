@@ -1,5 +1,7 @@
 import type { Activity } from '../core/activity.ts';
 import type { Clock, Timers } from '../ports/clock.ts';
+import type { OrderMessage } from '../ports/order-queue.ts';
+import type { CommitFate, RestockDue } from '../ports/order-store.ts';
 import type { Random } from '../ports/random.ts';
 import { DemoProvider } from '../workers/demo-provider.ts';
 import { ExpiryWorker } from '../workers/expiry-worker.ts';
@@ -19,6 +21,8 @@ export interface SaleWorkersParts {
   readonly timers: Timers;
   readonly random: Random;
   readonly onEvent: (worker: string, event: { readonly kind: string }) => void;
+  readonly onSettled: (messages: readonly OrderMessage[], fates: readonly CommitFate[]) => void;
+  readonly onReturned: (returned: readonly RestockDue[]) => void;
 }
 
 /** What an order of an activity that is no longer configured gets, ms. */
@@ -64,6 +68,7 @@ export class SaleWorkers {
         paymentDeadlineMs: (activityId) =>
           parts.activity(activityId)?.paymentDeadlineMs ?? orphanPaymentDeadlineMs,
         onEvent: (event) => onEvent('orders', event),
+        onSettled: parts.onSettled,
       },
       { consumer: parts.consumer },
     );
@@ -73,6 +78,7 @@ export class SaleWorkers {
         orders: stores.orders,
         inventory: stores.inventory,
         onEvent: (event) => onEvent('expiry', event),
+        onReturned: parts.onReturned,
       },
       { graceMs: parts.paymentGraceMs },
     );

@@ -19,6 +19,11 @@ export const systemTimers: Timers = {
   },
 };
 
+/** Runs a task once the I/O that has already arrived is handled. */
+export const systemDefer = (task: () => void): void => {
+  setImmediate(task);
+};
+
 /** A pool, because one system call per id would show in a profile of the submit path. */
 class SecureRandom implements Random {
   #pool = Buffer.alloc(0);

@@ -1,0 +1,207 @@
+import type { Config } from '../config/config.ts';
+import type { ConsoleSource, StockRow } from '../control/admin/source.ts';
+import type { OverloadLoop } from '../control/overload-loop.ts';
+import { type Exit, Ledger, type StageLedger } from '../core/ledger/ledger.ts';
+import type { Gateway } from '../gateway/gateway.ts';
+import type { DefaultPathLimits } from '../pipeline/path-limits.ts';
+import type { Clock, Timers } from '../ports/clock.ts';
+import { registerMetrics } from '../telemetry/catalogue.ts';
+import { Latency, RecentLatency } from '../telemetry/latency.ts';
+import type { EventLog } from '../telemetry/log.ts';
+import { Metrics, metricsContentType } from '../telemetry/metrics.ts';
+import { Sampler, takeSample } from '../telemetry/sale-sample.ts';
+import { consoleSource, stockRows } from './console-source.ts';
+import type { Stores } from './embedded-stores.ts';
+import type { ProcessProbe } from './health-probe.ts';
+import type { FormCounter } from './page-services.ts';
+import type { Sale, SaleHooks } from './sale.ts';
+
+/** Span of the latencies that the operator sees, ms. */
+const latencySpanMs = 10_000;
+/** Between two samples of the stores, ms. */
+const sampleEveryMs = 1_000;
+/** Between two sweeps of limiter tables and log counts, ms. */
+const housekeepingMs = 250;
+
+export interface ObservatoryParts {
+  readonly config: Config;
+  readonly clock: Clock;
+  readonly timers: Timers;
+  readonly probe: ProcessProbe;
+  readonly overload: OverloadLoop;
+  readonly log: EventLog;
+}
+
+/** Everything that looks at a running sale and changes nothing: ledger, metrics, log, console. */
+export class Observatory {
+  readonly hooks: SaleHooks;
+  readonly forms: FormCounter = { inFlight: 0 };
+  readonly #parts: ObservatoryParts;
+  readonly #startedAtMs: number;
+  readonly #reserve = new Latency();
+  readonly #admitted = new RecentLatency(latencySpanMs);
+  readonly #turnedAway = new RecentLatency(latencySpanMs);
+  readonly #metrics = new Metrics();
+  readonly #account: Ledger;
+  #gateway: Gateway | undefined;
+  #limits: DefaultPathLimits | undefined;
+  #sale: Sale | undefined;
+  #stores: Stores | undefined;
+  #sampler: Sampler | undefined;
+  #housekeeping: { cancel(): void } | undefined;
+
+  constructor(parts: ObservatoryParts) {
+    this.#parts = parts;
+    this.#startedAtMs = parts.clock.wallMs();
+    this.#account = new Ledger(() => (this.#gateway?.inSystem ?? 0) + this.forms.inFlight);
+    this.hooks = this.#hooks();
+    const limiters = this.#limiterTables();
+    registerMetrics(this.#metrics, {
+      ledger: () => this.#account.snapshot(),
+      mode: () => parts.overload.mode,
+      slots: parts.overload.slots,
+      limiters,
+      sample: () => this.#sampler?.current,
+      reserve: this.#reserve,
+    });
+  }
+
+  /** The account of every request, with refusals told to the log. */
+  readonly ledger: StageLedger = {
+    arrived: () => this.#account.arrived(),
+    left: (stage: string, decision: Exit, reason: string) => {
+      this.#account.left(stage, decision, reason);
+      if (decision === 'reject') this.#parts.log.refusal({ stage, decision, reason });
+      else if (decision === 'fail') this.#parts.log.warn('failed', { stage, decision, reason });
+    },
+  };
+
+  /** From now on the stores are sampled. */
+  watch(sale: Sale, stores: Stores): void {
+    const { clock, timers, probe, log } = this.#parts;
+    this.#sale = sale;
+    this.#stores = stores;
+    this.#sampler = new Sampler({
+      take: () => takeSample(stores, sale.activities.list(), clock.wallMs()),
+      clock,
+      timers,
+      periodMs: sampleEveryMs,
+      onError: (error) => log.error('sample_failed', error),
+    });
+    this.#housekeeping = timers.every(housekeepingMs, () => {
+      this.#limits?.sweep(clock.monoUs());
+      log.flush();
+      probe.queueDepth = sale.backlog?.depth;
+      probe.queueOldestAgeMs = sale.backlog?.oldestAgeMs;
+    });
+  }
+
+  /** The HTTP side exists: what it owes is in the ledger, its limits in the metrics. */
+  attach(gateway: Gateway, limits: DefaultPathLimits): void {
+    this.#gateway = gateway;
+    this.#limits = limits;
+  }
+
+  onAdmitted(elapsedUs: number): void {
+    this.#parts.probe.admitted.record(elapsedUs / 1000);
+    this.#admitted.record(elapsedUs, this.#parts.clock.monoUs());
+  }
+
+  onTurnedAway(elapsedUs: number): void {
+    this.#turnedAway.record(elapsedUs, this.#parts.clock.monoUs());
+  }
+
+  async metrics(): Promise<{ readonly contentType: string; readonly body: string }> {
+    return { contentType: metricsContentType, body: this.#metrics.text() };
+  }
+
+  readonly accounts = {
+    ledger: () => this.#account.snapshot(),
+    stock: async (): Promise<readonly StockRow[]> => {
+      const sale = this.#sale;
+      const stores = this.#stores;
+      if (sale === undefined || stores === undefined) return [];
+      const activities = sale.activities.list();
+      const sample = await takeSample(stores, activities, this.#parts.clock.wallMs());
+      return activities.flatMap((activity) => stockRows(activity, sample));
+    },
+  };
+
+  get source(): ConsoleSource {
+    const { clock, overload } = this.#parts;
+    return consoleSource({
+      clock,
+      activities: () => this.#sale?.activities.list() ?? [],
+      phase: (activity) => this.#gateway?.board.phase(activity, clock.wallMs()) ?? 'scheduled',
+      ledger: this.#account,
+      overload,
+      sample: () => this.#sampler?.current,
+      room: (activityId) =>
+        this.#sale?.rooms.facts(activityId) ?? { state: 'stopped', released: 0, waves: 0 },
+      admitted: this.#admitted,
+      refused: this.#turnedAway,
+      instance: 'embedded',
+      startedAtMs: this.#startedAtMs,
+      memoryBytes: () => process.memoryUsage.rss(),
+      rulesVersion: () => 0,
+    });
+  }
+
+  async close(): Promise<void> {
+    this.#housekeeping?.cancel();
+    await this.#sampler?.close();
+    this.#parts.log.flush();
+  }
+
+  #limiterTables(): Record<string, { readonly entries: number; readonly overflowTotal: number }> {
+    const read = (dimension: string) => {
+      for (const row of this.#limits?.dimensions() ?? []) {
+        if (row.dimension === dimension) return row;
+      }
+      return { entries: 0, overflow: 0 };
+    };
+    const table = (dimension: string) => ({
+      get entries(): number {
+        return read(dimension).entries;
+      },
+      get overflowTotal(): number {
+        return read(dimension).overflow;
+      },
+    });
+    return {
+      address: table('address'),
+      prefix: table('prefix'),
+      device: table('device'),
+      user: table('user'),
+    };
+  }
+
+  #hooks(): SaleHooks {
+    const { probe, log } = this.#parts;
+    return {
+      onReserveCall: (elapsedUs, _size, failed) => {
+        this.#reserve.record(elapsedUs);
+        probe.reserve.record(elapsedUs / 1000);
+        probe.storeCalls.record(failed ? 1 : 0);
+      },
+      onTrouble: (sku, trouble) =>
+        log.warn('stock_trouble', {
+          activity_id: sku.activityId,
+          sku_id: sku.skuId,
+          reason: trouble,
+        }),
+      onSoldOut: (sku, soldOut) =>
+        log.info(soldOut ? 'sold_out' : 'stock_reopened', {
+          activity_id: sku.activityId,
+          sku_id: sku.skuId,
+        }),
+      onWorkerEvent: (worker, event) => {
+        if (event.kind === 'blocked' || event.kind === 'buried' || event.kind === 'held') {
+          const error = 'error' in event ? event.error : undefined;
+          log.error('worker_trouble', error, { stage: worker, reason: event.kind });
+        }
+      },
+      onError: (what, error) => log.error('fault', error, { detail: what }),
+    };
+  }
+}

@@ -1,0 +1,182 @@
+import type { OperatorContext } from '../control/admin/source.ts';
+import { RoomLoop } from '../control/room-loop.ts';
+import type { Activity, SkuKey } from '../core/activity.ts';
+import type { Mode } from '../core/overload/mode.ts';
+import { nonceOf } from '../core/pass/path-id.ts';
+import type { RoomSignals } from '../core/room/model.ts';
+import type { PublicRoom } from '../gateway/deps.ts';
+import { ReleaseStates } from '../pipeline/release-states.ts';
+import { RoomDoor } from '../pipeline/room-door.ts';
+import type { AdmissionStore, FinishOutcome } from '../ports/admission-store.ts';
+import type { Clock, Timers } from '../ports/clock.ts';
+import type { StockMark } from '../ports/inventory-store.ts';
+import type { Random } from '../ports/random.ts';
+import type { RoomFacts } from './console-source.ts';
+import type { Keys } from './keys-folder.ts';
+import type { RoomSwitches } from './operator-actions.ts';
+
+export interface RoomsParts {
+  readonly activities: readonly Activity[];
+  readonly admission: AdmissionStore;
+  readonly keys: Keys;
+  readonly issuer: string;
+  readonly audience: string;
+  readonly clock: Clock;
+  readonly timers: Timers;
+  readonly random: Random;
+  /** Stock as last seen. */
+  readonly stock: (sku: SkuKey) => StockMark | undefined;
+  readonly mode: () => Mode;
+  /** Unacknowledged order messages ÷ their ceiling; undefined while unknown. */
+  readonly backlogRatio: () => number | undefined;
+  /** Smoothed round trip of the reservation step ÷ its budget; 0 when nothing is reserved. */
+  readonly reserveRatio: () => number;
+  readonly onError: (what: string, error: unknown) => void;
+}
+
+/** A pass's attempt is found by trying: nobody comes to so many on one SKU. */
+const attemptsMax = 64;
+
+/** Every room of a deployment: its loop, its door, and what the rest of the sale tells it. */
+export class Rooms implements RoomSwitches {
+  readonly door: RoomDoor;
+  readonly #parts: RoomsParts;
+  readonly #states: ReleaseStates;
+  readonly #loops: ReadonlyMap<string, RoomLoop>;
+  readonly #byId: ReadonlyMap<string, Activity>;
+
+  constructor(parts: RoomsParts) {
+    this.#parts = parts;
+    const { clock, timers, random, admission, keys, onError } = parts;
+    this.#byId = new Map(parts.activities.map((activity) => [activity.activityId, activity]));
+    this.#states = new ReleaseStates(clock, (kids) => {
+      for (const ring of Object.values(keys.rings)) ring.setRevoked(kids);
+    });
+    this.door = new RoomDoor({
+      store: admission,
+      clock,
+      random,
+      activities: { get: (id) => this.#byId.get(id) },
+      states: this.#states,
+      rings: keys.rings,
+      pathMac: keys.pathMac,
+      nonceMac: keys.nonceMac,
+      issuer: parts.issuer,
+      audience: parts.audience,
+    });
+    this.#loops = new Map(
+      parts.activities.map((activity) => [
+        activity.activityId,
+        new RoomLoop({
+          store: admission,
+          clock,
+          timers,
+          random,
+          activity: () => activity,
+          signals: () => this.#signalsOf(activity),
+          publish: (state) => this.#states.accept(state),
+          onError: (error) => onError(`room ${activity.activityId}`, error),
+        }),
+      ]),
+    );
+  }
+
+  /** Resolves when every room has a release state, or has said why not. */
+  async start(): Promise<void> {
+    for (const [activityId, loop] of this.#loops) {
+      try {
+        await loop.runOnce();
+      } catch (error) {
+        this.#parts.onError(`room ${activityId}`, error);
+      }
+      loop.start();
+    }
+  }
+
+  async stop(): Promise<void> {
+    await Promise.all([...this.#loops.values()].map((loop) => loop.stop()));
+  }
+
+  /** Rooms without a release state to act on, in words. */
+  unready(): readonly string[] {
+    return [...this.#byId.keys()]
+      .filter((activityId) => this.#states.fresh(activityId) === undefined)
+      .map((activityId) => `room ${activityId} has no fresh release state`);
+  }
+
+  isWaveRevoked(activityId: string, wave: number): boolean {
+    return this.#states.isWaveRevoked(activityId, wave);
+  }
+
+  publicRoom(activityId: string): PublicRoom {
+    const state = this.#states.latest(activityId)?.state;
+    return {
+      commitment: state?.commitment ?? null,
+      ...(state === undefined || state.beacon === null ? {} : { beacon: state.beacon.source }),
+    };
+  }
+
+  facts(activityId: string): RoomFacts {
+    const state = this.#states.latest(activityId)?.state;
+    if (state === undefined) return { state: 'stopped', released: 0, waves: 0 };
+    return {
+      state: state.paused ? 'paused' : state.held ? 'hold' : 'running',
+      released: state.counts.released,
+      waves: state.waves.at(-1)?.wave ?? 0,
+    };
+  }
+
+  async pause(activityId: string, { who, why }: OperatorContext): Promise<boolean> {
+    return (await this.#loops.get(activityId)?.pause(who, why)) ?? false;
+  }
+
+  async resume(activityId: string, { who, why }: OperatorContext): Promise<boolean> {
+    const loop = this.#loops.get(activityId);
+    if (loop === undefined) return false;
+    const resumed = await loop.resume(who, why);
+    const released = await loop.unhold(who, why);
+    return resumed || released;
+  }
+
+  async hold(activityId: string, { who, why }: OperatorContext): Promise<boolean> {
+    return (await this.#loops.get(activityId)?.hold(who, why)) ?? false;
+  }
+
+  /** This person is done in the room: somebody else may be let in. Repeating it changes nothing. */
+  async finish(activityId: string, personId: string, outcome: FinishOutcome): Promise<void> {
+    const entryId = await this.door.entryIdOf(activityId, personId);
+    await this.#parts.admission.finish(activityId, entryId, outcome, this.#parts.clock.wallMs());
+  }
+
+  /** What this pass was used for has ended: its holder's next pass is a new attempt. */
+  async endAttempt(sku: SkuKey, personId: string, nonce: string): Promise<void> {
+    const { admission, keys, clock } = this.#parts;
+    const { activityId, skuId } = sku;
+    const entryId = await this.door.entryIdOf(activityId, personId);
+    for (let attempt = 1; attempt <= attemptsMax; attempt += 1) {
+      if (nonceOf(keys.nonceMac, activityId, entryId, skuId, attempt) !== nonce) continue;
+      await admission.endAttempt(activityId, entryId, skuId, attempt, clock.wallMs());
+      return;
+    }
+  }
+
+  #signalsOf({ activityId, skus }: Activity): RoomSignals | undefined {
+    const { stock, mode, backlogRatio, reserveRatio } = this.#parts;
+    const backlog = backlogRatio();
+    if (backlog === undefined) return undefined;
+    const marks = skus.map(({ skuId }) => ({ skuId, mark: stock({ activityId, skuId }) }));
+    if (marks.some(({ mark }) => mark === undefined)) return undefined;
+    return {
+      skus: marks.map(({ skuId, mark }) => ({
+        skuId,
+        available: mark === undefined || mark.paused ? 0 : mark.available,
+        held: mark?.held ?? 0,
+        total: mark?.total ?? 0,
+      })),
+      mode: mode(),
+      backlogRatio: backlog,
+      reserveRatio: reserveRatio(),
+      unitsPerBuyer: 1,
+    };
+  }
+}

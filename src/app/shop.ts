@@ -1,0 +1,121 @@
+import type { Config } from '../config/config.ts';
+import type { OverloadLoop } from '../control/overload-loop.ts';
+import { trustedProxies } from '../core/limit/address.ts';
+import { gatewayDefaults, type Readiness } from '../gateway/deps.ts';
+import { createGateway, type Gateway } from '../gateway/gateway.ts';
+import { loadAssets } from '../gateway/pages/assets.ts';
+import { registerPages } from '../gateway/pages/pages.ts';
+import { defaultTheme } from '../gateway/pages/theme.ts';
+import { DefaultPathLimits } from '../pipeline/path-limits.ts';
+import type { Clock, Timers } from '../ports/clock.ts';
+import type { Random } from '../ports/random.ts';
+import type { EventLog } from '../telemetry/log.ts';
+import type { Stores } from './embedded-stores.ts';
+import { identityOf } from './identity.ts';
+import type { Keys } from './keys-folder.ts';
+import type { Observatory } from './observatory.ts';
+import { pageServices } from './page-services.ts';
+import type { Sale } from './sale.ts';
+import { webFolder } from './web-folder.ts';
+
+export interface ShopParts {
+  readonly config: Config;
+  readonly sale: Sale;
+  readonly stores: Stores;
+  readonly keys: Keys;
+  readonly issuer: string;
+  readonly overload: OverloadLoop;
+  readonly observatory: Observatory;
+  readonly log: EventLog;
+  readonly clock: Clock;
+  readonly timers: Timers;
+  readonly random: Random;
+}
+
+export interface Shop {
+  readonly gateway: Gateway;
+}
+
+/** Stock that has not been looked at for so long is not known, ms. */
+const lookStaleMs = 5_000;
+
+/** The HTTP side of a sale: API and pages on one port, not yet listening. */
+export async function openShop(parts: ShopParts): Promise<Shop> {
+  const { config, sale, stores, overload, observatory, log, clock, timers, random } = parts;
+  const { server } = config;
+  const limits = new DefaultPathLimits(
+    {
+      instance: server.ceiling,
+      budget: server.ceiling,
+      hashSeed: new Uint32Array(new Uint8Array(random.bytes(16)).buffer),
+    },
+    clock.monoUs(),
+    () => random.float(),
+  );
+  const assets = loadAssets(webFolder('storefront'), defaultTheme);
+  const gateway = await createGateway({
+    settings: {
+      ...gatewayDefaults,
+      host: server.host,
+      port: server.port,
+      proxies: trustedProxies(server.trustedProxies),
+      maxConnections: server.maxConnections,
+    },
+    clock,
+    timers,
+    random,
+    log: {
+      warn: (event, fields) => log.warn(event, { detail: JSON.stringify(fields) }),
+      error: (event, fields) => log.error(event, undefined, { detail: JSON.stringify(fields) }),
+    },
+    activities: sale.activities,
+    ...identityOf({
+      options: config.identity,
+      ring: parts.keys.rings.user,
+      issuer: parts.issuer,
+      clock,
+      timers,
+      random,
+      onError: (error) => log.error('identity_keys_failed', error),
+    }),
+    door: sale.rooms.door,
+    health: overload,
+    limits,
+    flags: sale.flags,
+    status: sale.status,
+    inventory: stores.inventory,
+    orders: stores.orders,
+    payments: sale.workers.payments,
+    backlog: () => sale.backlog?.depth,
+    backlogCeiling: config.budgets.backlogMax,
+    submit: {
+      paths: sale.paths,
+      passes: sale.passes,
+      batcher: sale.batcher,
+      orders: stores.orders,
+    },
+    ledger: observatory.ledger,
+    readiness: () => readinessOf(sale),
+    publicRoom: (activityId) => sale.rooms.publicRoom(activityId),
+    onAdmitted: (elapsedUs) => observatory.onAdmitted(elapsedUs),
+    onTurnedAway: (elapsedUs) => observatory.onTurnedAway(elapsedUs),
+    pages: (app, services) =>
+      registerPages(
+        app,
+        pageServices(services, { theme: defaultTheme, assets }, observatory.forms),
+      ),
+  });
+  observatory.attach(gateway, limits);
+  return { gateway };
+}
+
+function readinessOf(sale: Sale): Readiness {
+  const reasons: string[] = [];
+  const age = sale.lookAgeMs;
+  if (age === undefined) reasons.push('stock and queue have not answered yet');
+  else if (age > lookStaleMs) {
+    reasons.push(`stock and queue last answered ${Math.round(age / 1000)} s ago`);
+  }
+  reasons.push(...sale.rooms.unready());
+  return { ready: reasons.length === 0, reasons };
+}
