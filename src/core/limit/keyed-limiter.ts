@@ -1,5 +1,4 @@
 import type { Algorithm, LimitSpec } from './algorithm.ts';
-
 import { createAlgorithm, sameLimit } from './algorithms/create.ts';
 import { isTokenBucket } from './algorithms/token-bucket.ts';
 import type { HashSeed } from './key.ts';
@@ -170,7 +169,7 @@ export class KeyedLimiter {
         }
       }
     }
-    const wait = this.#probe(costMilli, nowUs);
+    const wait = this.#probe(costMilli, nowUs, 0);
     if (wait === 0) this.charge(costMilli);
     return wait;
   }
@@ -188,12 +187,13 @@ export class KeyedLimiter {
    */
   probe(a: string, b: string, costMilli: number, nowUs: number): WaitUs {
     this.#hasher.hashPair(a, b);
-    return this.#probe(costMilli, nowUs);
+    return this.#probe(costMilli, nowUs, 0);
   }
 
-  probeParts(parts: readonly string[], costMilli: number, nowUs: number): WaitUs {
+  /** @param keepMilli what has to be left after the charge: a part set aside for other work. */
+  probeParts(parts: readonly string[], costMilli: number, nowUs: number, keepMilli = 0): WaitUs {
     this.#hasher.hashParts(parts);
-    return this.#probe(costMilli, nowUs);
+    return this.#probe(costMilli, nowUs, keepMilli);
   }
 
   /** Charges what the `probe` just before, with the same cost, said fits. */
@@ -287,7 +287,7 @@ export class KeyedLimiter {
   }
 
   /** The hasher holds the key. */
-  #probe(costMilli: number, nowUs: number): WaitUs {
+  #probe(costMilli: number, nowUs: number, keepMilli: number): WaitUs {
     const algorithm = this.#algorithm;
     assertCost(algorithm.capacityMilli, costMilli);
     this.#viaOverflow = false;
@@ -313,7 +313,7 @@ export class KeyedLimiter {
     }
     this.#at = at;
     const cells = at < 0 ? this.#scratch : this.#table.cells;
-    const wait = algorithm.wait(cells, at < 0 ? 0 : at, now, costMilli);
+    const wait = algorithm.wait(cells, at < 0 ? 0 : at, now, costMilli + keepMilli);
     if (wait === 0) return 0;
     // A new key that is refused (it starts with less than this costs) is remembered all the same, or
     // it would start anew, and be refused, each time it comes back.
