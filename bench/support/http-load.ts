@@ -2,8 +2,9 @@ import { connect, type Socket } from 'node:net';
 
 /**
  * A closed load over raw sockets: each connection sends its next request as soon as the last answer is
- * complete. Requests are bytes made beforehand, answers are measured by their head alone, so that the
- * generator costs little and is the same for every server.
+ * complete. The generator must cost less than any server it measures, or it measures itself: requests
+ * are bytes made beforehand, answers land in one buffer per connection and are measured by three
+ * native searches, and no stream stands between.
  */
 export interface LoadResult {
   readonly requests: number;
@@ -12,6 +13,9 @@ export interface LoadResult {
   readonly statuses: ReadonlyMap<number, number>;
 }
 
+/** Bytes of one answer: far above any that a benchmark asks for. */
+const answerMax = 64 * 1024;
+
 export async function closedLoad(
   port: number,
   requests: readonly Buffer[],
@@ -19,68 +23,125 @@ export async function closedLoad(
 ): Promise<LoadResult> {
   const statuses = new Map<number, number>();
   let next = 0;
+  const lanes = await Promise.all(
+    Array.from({ length: Math.min(connections, requests.length) }, () => Lane.open(port)),
+  );
   const started = process.hrtime.bigint();
-  const drive = (socket: Socket): Promise<void> =>
-    new Promise((resolve, reject) => {
-      let pending = Buffer.alloc(0);
-      const send = (): void => {
-        const request = requests[next];
-        if (request === undefined) {
-          socket.end();
-          resolve();
-          return;
-        }
-        next += 1;
-        socket.write(request);
-      };
-      socket.on('data', (part) => {
-        pending = pending.length === 0 ? part : Buffer.concat([pending, part]);
-        const answer = readAnswer(pending);
-        if (answer === undefined) return;
-        statuses.set(answer.status, (statuses.get(answer.status) ?? 0) + 1);
-        pending = pending.subarray(answer.length);
-        send();
-      });
-      socket.on('error', reject);
-      socket.on('close', () => reject(new Error('the server closed a connection')));
-      send();
-    });
-  const sockets = await Promise.all(Array.from({ length: connections }, () => connected(port)));
-  await Promise.all(sockets.map(drive));
+  await Promise.all(
+    lanes.map((lane) =>
+      lane.run(
+        () => requests[next++],
+        (status) => statuses.set(status, (statuses.get(status) ?? 0) + 1),
+      ),
+    ),
+  );
   const wallMs = Number(process.hrtime.bigint() - started) / 1e6;
-  return { requests: next, wallMs, statuses };
+  return { requests: requests.length, wallMs, statuses };
 }
 
-function connected(port: number): Promise<Socket> {
-  return new Promise((resolve, reject) => {
-    const socket = connect(port, '127.0.0.1', () => {
-      socket.off('error', reject);
-      resolve(socket);
+class Lane {
+  #socket: Socket | undefined;
+  readonly #buffer = Buffer.alloc(answerMax);
+  #filled = 0;
+  #take: () => Buffer | undefined = () => undefined;
+  #count: (status: number) => void = () => undefined;
+  #done: () => void = () => undefined;
+  #failed: (error: Error) => void = () => undefined;
+
+  static open(port: number): Promise<Lane> {
+    const lane = new Lane();
+    return new Promise((resolve, reject) => {
+      lane.#failed = reject;
+      const chunk = Buffer.alloc(answerMax);
+      const socket = connect({
+        port,
+        host: '127.0.0.1',
+        noDelay: true,
+        onread: {
+          buffer: chunk,
+          callback: (bytes) => {
+            lane.#read(chunk, bytes);
+            return true;
+          },
+        },
+      });
+      socket.once('connect', () => resolve(lane));
+      socket.on('error', (error) => lane.#failed(error));
+      socket.on('close', () => lane.#failed(new Error('the server closed a connection')));
+      lane.#socket = socket;
     });
-    socket.setNoDelay(true);
-    socket.once('error', reject);
-  });
+  }
+
+  run(take: () => Buffer | undefined, count: (status: number) => void): Promise<void> {
+    return new Promise((resolve, reject) => {
+      this.#take = take;
+      this.#count = count;
+      this.#done = resolve;
+      this.#failed = reject;
+      this.#send();
+    });
+  }
+
+  #send(): void {
+    const request = this.#take();
+    if (request !== undefined) {
+      this.#socket?.write(request);
+      return;
+    }
+    this.#done();
+    this.#failed = () => undefined;
+    this.#socket?.end();
+  }
+
+  #read(chunk: Buffer, bytes: number): void {
+    chunk.copy(this.#buffer, this.#filled, 0, bytes);
+    this.#filled += bytes;
+    const answer = measure(this.#buffer.subarray(0, this.#filled));
+    if (answer === undefined) return;
+    if (answer.length !== this.#filled) {
+      this.#failed(new Error(`${this.#filled - answer.length} bytes after an answer`));
+      return;
+    }
+    this.#filled = 0;
+    this.#count(answer.status);
+    this.#send();
+  }
 }
 
-/** Status and whole length of the first answer in the bytes, once it is complete. */
-function readAnswer(bytes: Buffer): { status: number; length: number } | undefined {
-  const end = bytes.indexOf('\r\n\r\n');
+const lengthName = Buffer.from('\r\nContent-Length: ', 'latin1');
+const headEnd = Buffer.from('\r\n\r\n', 'latin1');
+
+/** Status and whole length of the answer in the bytes, once it is complete. */
+function measure(bytes: Buffer): { status: number; length: number } | undefined {
+  const end = bytes.indexOf(headEnd);
   if (end < 0) return undefined;
-  const head = bytes.toString('latin1', 0, end);
-  const length = /content-length: (\d+)/i.exec(head)?.[1];
-  if (length === undefined) throw new Error(`an answer without Content-Length: ${head}`);
-  const total = end + 4 + Number(length);
-  return bytes.length < total ? undefined : { status: Number(head.slice(9, 12)), length: total };
+  const at = bytes.indexOf(lengthName);
+  if (at < 0)
+    throw new Error(`an answer without Content-Length: ${bytes.toString('latin1', 0, end)}`);
+  const length = end + 4 + digits(bytes, at + lengthName.length);
+  return bytes.length < length ? undefined : { status: digits(bytes, 9), length };
+}
+
+function digits(bytes: Buffer, from: number): number {
+  let value = 0;
+  for (let at = from; ; at += 1) {
+    const digit = (bytes[at] ?? 0) - 48;
+    if (digit < 0 || digit > 9) return value;
+    value = value * 10 + digit;
+  }
 }
 
 /** One answer, whole: for a peer that is to send the same bytes. */
-export async function oneAnswer(port: number, request: Buffer): Promise<string> {
-  const socket = await connected(port);
-  socket.write(request);
-  let bytes = Buffer.alloc(0);
-  for await (const part of socket as AsyncIterable<Buffer>) {
-    bytes = Buffer.concat([bytes, part]);
-    if (readAnswer(bytes) !== undefined) break;
-  }
-  return bytes.toString('latin1');
+export function oneAnswer(port: number, request: Buffer): Promise<string> {
+  return new Promise((resolve, reject) => {
+    let bytes = Buffer.alloc(0);
+    const socket = connect(port, '127.0.0.1', () => socket.write(request));
+    socket.on('error', reject);
+    socket.on('data', (part) => {
+      bytes = Buffer.concat([bytes, part]);
+      if (measure(bytes) === undefined) return;
+      socket.destroy();
+      resolve(bytes.toString('latin1'));
+    });
+  });
 }

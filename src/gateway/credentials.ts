@@ -15,6 +15,14 @@ const bearer = /^Bearer +(\S+)$/i;
 /** Longest value of `Sluice-Device` that is hashed, characters. */
 const deviceMaxLength = 512;
 
+function bearerToken(authorization: string): string | undefined {
+  // As everybody writes it; the pattern is for the rest.
+  if (authorization.startsWith('Bearer ') && !authorization.includes(' ', 7)) {
+    return authorization.length > 7 ? authorization.slice(7) : undefined;
+  }
+  return bearer.exec(authorization)?.[1];
+}
+
 export class Credentials {
   readonly #request: IncomingMessage;
   readonly #proxies: TrustedProxies;
@@ -28,7 +36,7 @@ export class Credentials {
 
   get userToken(): string | undefined {
     const { authorization } = this.#request.headers;
-    if (authorization !== undefined) return bearer.exec(authorization)?.[1];
+    if (authorization !== undefined) return bearerToken(authorization);
     return this.#cookie('sluice-user');
   }
 

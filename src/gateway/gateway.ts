@@ -1,5 +1,5 @@
 import type { IncomingMessage, ServerResponse } from 'node:http';
-import { type FixedRefusal, refuse } from '../core/decision.ts';
+import { type FixedRefusal, type Refusal, refuse } from '../core/decision.ts';
 import { headersMaxCount } from '../core/bounds.ts';
 import { RetrySpread } from '../pipeline/health.ts';
 import { SubmitPipeline } from '../pipeline/pipeline.ts';
@@ -13,6 +13,8 @@ import { HotLane } from './hot-lane.ts';
 import { openApiDocument } from './openapi.ts';
 import { routeTable } from './routes/table.ts';
 import { httpServer } from './server.ts';
+import { refuseRepeated, tooManyHeaders } from '../pipeline/stages/01-receive.ts';
+import { repeatedHeader } from './head.ts';
 import { streamsFor } from './standing-events.ts';
 
 /**
@@ -54,13 +56,6 @@ const noHost: FixedRefusal = {
   code: 'INVALID_ARGUMENT',
   reason: 'host',
   detail: 'HTTP/1.1 needs exactly one Host header',
-};
-
-const tooManyHeaders: FixedRefusal = {
-  ...noHost,
-  code: 'HEADERS_TOO_LARGE',
-  reason: 'header_count',
-  detail: `more header fields than the ${headersMaxCount} allowed`,
 };
 
 /** Wires the lanes. Rejects when routes contradict each other: a fault of the program. */
@@ -144,26 +139,22 @@ function refuseAnywhere(
 ): boolean {
   const { url = '', rawHeaders } = request;
   if (!url.startsWith('/')) request.url = pathOfAbsolute(url);
-  const hostMissing = request.headers.host === undefined && request.httpVersion === '1.1';
-  const tooMany = rawHeaders.length >>> 1 > headersMaxCount;
-  // Two Hosts are two answers to "whose site is this"; Node keeps the first and says nothing.
-  if (!hostMissing && !tooMany && !twoHosts(rawHeaders)) return false;
-  const refusal = refuse(tooMany ? tooManyHeaders : noHost);
+  let refusal: Refusal | undefined;
+  if (rawHeaders.length >>> 1 > headersMaxCount) refusal = tooManyHeaders;
+  else {
+    const repeated = repeatedHeader(rawHeaders);
+    if (repeated !== undefined) refusal = refuseRepeated(repeated);
+    else if (request.headers.host === undefined && request.httpVersionMinor === 1) {
+      refusal = refuse(noHost);
+    }
+  }
+  if (refusal === undefined) return false;
   const { deps, exchanges, renderer } = context;
   exchanges.begin(request);
   deps.ledger.arrived();
   deps.ledger.left('receive', 'reject', refusal.reason);
   exchanges.send(request, response, renderer.refusal(refusal, deps.clock.wallMs()));
   return true;
-}
-
-function twoHosts(rawHeaders: readonly string[]): boolean {
-  let hosts = 0;
-  for (let at = 0; at < rawHeaders.length; at += 2) {
-    const name = rawHeaders[at];
-    if (name?.length === 4 && name.toLowerCase() === 'host') hosts += 1;
-  }
-  return hosts > 1;
 }
 
 /** `http://host/path` as some proxies send it; anything else has no path of ours. */

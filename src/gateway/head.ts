@@ -9,29 +9,28 @@ import type { RequestHead } from '../pipeline/stage.ts';
  * asking or what is asked must stand alone, and the raw list tells whether it does.
  */
 
-/** Headers of which a second one is an error. */
-const single = [
-  'Authorization',
-  'Sluice-Entry',
-  'Sluice-Pass',
-  'Sluice-Device',
-  'Idempotency-Key',
-  'Content-Type',
-  'Content-Length',
-  'Content-Encoding',
-  'Host',
-  'Origin',
-];
+/** Headers of which a second one is an error, in lower case. */
+const single: ReadonlySet<string> = new Set([
+  'authorization',
+  'sluice-entry',
+  'sluice-pass',
+  'sluice-device',
+  'idempotency-key',
+  'content-type',
+  'content-length',
+  'content-encoding',
+  'host',
+  'origin',
+]);
 
-/** Each has a bit; the usual spellings are found without folding the case of every header. */
-const bits = new Map(
-  single.flatMap((name, at) => [
-    [name, 1 << at],
-    [name.toLowerCase(), 1 << at],
-  ]),
-);
-const singleLengths = new Set(single.map((name) => name.length));
+const lengthMax = Math.max(...[...single].map((name) => name.length));
+/** Bits, one per header of `single`: index is length × 32 + the letter's low five bits; 0 is none. */
+const bits = new Int32Array((lengthMax + 1) * 32);
+[...single].forEach((name, at) => {
+  bits[name.length * 32 + (name.charCodeAt(0) & 31)] = 1 << at;
+});
 
+/** The server has refused repeated headers of any request before this is asked. */
 export function requestHead(request: IncomingMessage): RequestHead {
   const { headers, rawHeaders } = request;
   const length = headers['content-length'];
@@ -41,20 +40,35 @@ export function requestHead(request: IncomingMessage): RequestHead {
     contentType: headers['content-type'],
     contentEncoding: headers['content-encoding'],
     contentLength: length === undefined ? undefined : Number(length),
-    repeated: repeatedHeader(rawHeaders),
+    repeated: undefined,
   };
 }
 
-/** The first header that must stand alone and does not, in lower case. O(headers). */
+/**
+ * The first header that must stand alone and does not, in lower case. Length and first letter tell the
+ * ten apart, so an ordinary request costs an array look-up per header and no string work; what looks
+ * like a second one is compared in full.
+ */
 export function repeatedHeader(rawHeaders: readonly string[]): string | undefined {
   let seen = 0;
   for (let at = 0; at < rawHeaders.length; at += 2) {
     const name = rawHeaders[at] ?? '';
-    if (!singleLengths.has(name.length)) continue;
-    const bit = bits.get(name) ?? bits.get(name.toLowerCase());
-    if (bit === undefined) continue;
-    if ((seen & bit) !== 0) return name.toLowerCase();
+    if (name.length > lengthMax) continue;
+    const bit = bits[name.length * 32 + (name.charCodeAt(0) & 31)] ?? 0;
+    if (bit === 0) continue;
+    if ((seen & bit) !== 0) return compareInFull(rawHeaders);
     seen |= bit;
+  }
+  return undefined;
+}
+
+function compareInFull(rawHeaders: readonly string[]): string | undefined {
+  const seen = new Set<string>();
+  for (let at = 0; at < rawHeaders.length; at += 2) {
+    const name = (rawHeaders[at] ?? '').toLowerCase();
+    if (!single.has(name)) continue;
+    if (seen.has(name)) return name;
+    seen.add(name);
   }
   return undefined;
 }

@@ -80,7 +80,17 @@ export interface SoldOutFlagsOptions {
   readonly onError?: (sku: SkuKey, error: unknown) => void;
 }
 
-const keyOf = (sku: SkuKey): string => `${sku.activityId}/${sku.skuId}`;
+/** Keys of SKU objects that come again and again: building one costs more than finding it. */
+const keys = new WeakMap<SkuKey, string>();
+
+function keyOf(sku: SkuKey): string {
+  let key = keys.get(sku);
+  if (key === undefined) {
+    key = `${sku.activityId}/${sku.skuId}`;
+    keys.set(sku, key);
+  }
+  return key;
+}
 
 export class SoldOutFlags {
   readonly #flags = new Map<string, Flag>();

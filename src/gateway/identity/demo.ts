@@ -4,7 +4,7 @@ import type { IdentityVerifier } from '../../pipeline/identity.ts';
 import type { Clock } from '../../ports/clock.ts';
 import { newId, type Random } from '../../ports/random.ts';
 import type { SessionIssuer } from '../deps.ts';
-import { claimedPersonOf } from './claims.ts';
+import { claimedPersonReader } from './claims.ts';
 
 /** Demo people: every session is a new person, signed by a key ring of this deployment. */
 
@@ -21,7 +21,7 @@ export function demoIdentity(ring: KeyRing, issuer: string): IdentityVerifier {
       const { userId } = verdict.claims;
       return { kind: 'person', userId, personId: userId };
     },
-    claimedPerson: (token) => claimedPersonOf(token, names),
+    claimedPerson: claimedPersonReader(names),
   };
 }
 

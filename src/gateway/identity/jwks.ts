@@ -9,7 +9,7 @@ import {
 import { passSkewMs, tokenMaxBytes } from '../../core/bounds.ts';
 import type { IdentityResult, IdentityVerifier } from '../../pipeline/identity.ts';
 import type { Clock } from '../../ports/clock.ts';
-import { claimedPersonOf, personOfClaims } from './claims.ts';
+import { claimedPersonReader, personOfClaims } from './claims.ts';
 import type { JwtDemands } from './secret.ts';
 
 /**
@@ -65,6 +65,7 @@ interface KeptToken {
 export class JwksIdentity implements IdentityVerifier {
   readonly #options: JwksOptions;
   readonly #demands: JwtDemands;
+  readonly #claimed: (token: string) => string | undefined;
   readonly #verified = new Map<string, KeptToken>();
   #keys: JWTVerifyGetKey | undefined;
   #fetchedUs = 0;
@@ -75,6 +76,7 @@ export class JwksIdentity implements IdentityVerifier {
   constructor(options: JwksOptions, demands: JwtDemands) {
     this.#options = options;
     this.#demands = demands;
+    this.#claimed = claimedPersonReader(demands);
   }
 
   verify(token: string, nowMs: number): IdentityResult | Promise<IdentityResult> {
@@ -86,7 +88,7 @@ export class JwksIdentity implements IdentityVerifier {
   }
 
   claimedPerson(token: string): string | undefined {
-    return claimedPersonOf(token, this.#demands);
+    return this.#claimed(token);
   }
 
   /** Fetches made since the start. */

@@ -4,7 +4,7 @@ import { isSeconds } from '../../core/pass/pass.ts';
 import { parseObject, type RawClaims } from '../../core/pass/token.ts';
 import type { IdentityResult, IdentityVerifier } from '../../pipeline/identity.ts';
 import { nodeTextCodec } from '../../pipeline/keys.ts';
-import { type ClaimNames, claimedPersonOf, personOfClaims } from './claims.ts';
+import { type ClaimNames, claimedPersonReader, personOfClaims } from './claims.ts';
 
 /** What a foreign JWT must say beside its signature. */
 export interface JwtDemands extends ClaimNames {
@@ -53,7 +53,7 @@ export function secretIdentity(secret: string, demands: JwtDemands): IdentityVer
     return misfit === undefined ? personOfClaims(claims, demands) : refused(misfit);
   }
 
-  return { verify, claimedPerson: (token) => claimedPersonOf(token, demands) };
+  return { verify, claimedPerson: claimedPersonReader(demands) };
 }
 
 function refused(reason: string): IdentityResult {

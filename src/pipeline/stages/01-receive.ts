@@ -12,7 +12,7 @@ const wrongMethod: FixedRefusal = {
   detail: 'this path takes POST only',
 };
 
-const tooManyHeaders: FixedRefusal = {
+const manyHeaders: FixedRefusal = {
   decision: 'reject',
   stage,
   code: 'HEADERS_TOO_LARGE',
@@ -37,6 +37,7 @@ const wrongType: FixedRefusal = {
 };
 
 export const bodyTooLarge: Refusal = refuse(tooLarge);
+export const tooManyHeaders: Refusal = refuse(manyHeaders);
 
 /** What can be refused by looking at the head alone. O(1). */
 export function receiveStage(): SyncStage {
@@ -48,8 +49,8 @@ export function refuseHead(head: RequestHead, method: string | undefined): Refus
   if (method !== undefined && head.method !== method) {
     return refuse(wrongMethod, undefined, [['Allow', method]]);
   }
-  if (head.headerCount > headersMaxCount) return refuse(tooManyHeaders);
-  if (head.repeated !== undefined) return repeatedHeader(head.repeated);
+  if (head.headerCount > headersMaxCount) return tooManyHeaders;
+  if (head.repeated !== undefined) return refuseRepeated(head.repeated);
   if (head.contentLength !== undefined && head.contentLength > bodyMaxBytes) return bodyTooLarge;
   return isPlainJson(head) ? undefined : refuse(wrongType);
 }
@@ -62,7 +63,7 @@ function isPlainJson(head: RequestHead): boolean {
   return /^application\/json[ \t]*(?:;[ \t]*charset="?utf-8"?[ \t]*)?$/i.test(contentType);
 }
 
-function repeatedHeader(name: string): Refusal {
+export function refuseRepeated(name: string): Refusal {
   return {
     decision: 'reject',
     stage,
