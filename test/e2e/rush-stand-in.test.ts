@@ -83,6 +83,7 @@ describe('an honest shop', () => {
     expect(run.code, run.err).toBe(0);
     const { report } = run;
     expect(JSON.parse(readFileSync(file, 'utf8'))).toEqual(report);
+    expect(readFileSync(join(folder, 'report.html'), 'utf8')).toContain('Rush <b class="holds">');
     expect(report).toMatchObject({
       people: 200,
       arrivals_planned: 200,

@@ -9,6 +9,7 @@ import { Crowd } from './crowd.ts';
 import { Dice } from './dice.ts';
 import { builtCommand, startEmbedded } from './embedded.ts';
 import type { EmbeddedServer, ServerCommand } from './embedded.ts';
+import { htmlReport } from './html-report.ts';
 import { Monitor } from './monitor.ts';
 import { parseRushOptions } from './options.ts';
 import type { RawOptions, RushOptions } from './options.ts';
@@ -70,7 +71,8 @@ export async function rushCommand(raw: RawOptions, around: RushSurroundings): Pr
   try {
     const arrivals = arrivalsOf(options);
     // Found out now, not after the run.
-    if (options.reportFile !== undefined) appendTo(options.reportFile, '');
+    for (const file of Object.values(reportFiles(options.reportFile ?? '')))
+      if (options.reportFile !== undefined) appendTo(file, '');
     if (options.target === undefined) {
       progress.say('Starting a server of its own …');
       server = await startEmbedded(
@@ -368,6 +370,14 @@ function appendTo(file: string, text: string): void {
   }
 }
 
+/** Both forms of the report: `r.json` has `r.html` beside it, whichever of the two was named. */
+function reportFiles(file: string): { readonly json: string; readonly html: string } {
+  if (file.endsWith('.html')) return { json: `${file.slice(0, -5)}.json`, html: file };
+  return { json: file, html: `${file.endsWith('.json') ? file.slice(0, -5) : file}.html` };
+}
+
 function writeReport(file: string, report: RushReport): void {
-  writeFileSync(file, `${JSON.stringify(report, undefined, 2)}\n`);
+  const { json, html } = reportFiles(file);
+  writeFileSync(json, `${JSON.stringify(report, undefined, 2)}\n`);
+  writeFileSync(html, htmlReport(report));
 }
