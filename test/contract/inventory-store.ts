@@ -21,7 +21,7 @@ import {
 /** One store under test, empty. */
 export interface InventoryHarness {
   readonly store: InventoryStore;
-  /** Every message in the outbox that is not acknowledged, oldest first; takes none away. */
+  /** Every message in the outbox that is not acknowledged, oldest first within a SKU; takes none away. */
   messages(): Promise<readonly OrderMessage[]>;
   /** The store's process dies without warning and comes back; `store` and `messages` are then of the new one. */
   crash(): Promise<void>;
@@ -31,6 +31,8 @@ export interface InventoryHarness {
 export interface InventoryContractOptions {
   /** Runs of the model property; fewer where each command crosses a wire. */
   readonly modelRuns: number;
+  /** Whether the property's histories hold crashes too. Default true. */
+  readonly modelCrashes?: boolean;
 }
 
 /** Everything that `InventoryStore` promises, on any implementation. */
@@ -832,6 +834,6 @@ export function inventoryStoreContract(
     });
 
     seatsContract(() => harness);
-    inventoryModelProperty(make, options.modelRuns);
+    inventoryModelProperty(make, options.modelRuns, options.modelCrashes ?? true);
   });
 }

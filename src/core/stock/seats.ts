@@ -31,6 +31,11 @@ export class SeatMap {
     }
   }
 
+  /** Whether the seat at this place of the list begins a row. */
+  beginsRow(index: number): boolean {
+    return this.#rowStart[index] === 1;
+  }
+
   /** Those of `names` that cannot be had: taken, or not seats of this SKU. */
   unavailable(names: readonly string[]): readonly string[] {
     return names.filter((name) => {

@@ -1,0 +1,173 @@
+import type { SkuKey } from '../../core/activity.ts';
+
+/**
+ * Every key that Sluice writes to Redis, with its type, owner and life. `docs/KEYS.md` is compared
+ * with this table by a test, both ways.
+ *
+ * All keys of one SKU share the hash tag `{activity/sku}`, so that on a cluster they lie in one slot
+ * and one script may touch them all; no call ever names keys of two SKUs. Ids are of `idPattern`, so
+ * a tag can neither be closed early nor read in two ways.
+ */
+export interface KeySpec {
+  /** Last part of the key. */
+  readonly name: string;
+  readonly scope: 'sku' | 'deployment';
+  readonly type: 'hash' | 'set' | 'list' | 'stream' | 'string';
+  /** Whose scripts write it. */
+  readonly owner: 'inventory' | 'outbox';
+  /** When it goes. */
+  readonly life: string;
+  readonly holds: string;
+}
+
+const untilForgotten = 'until `forget`, no TTL';
+
+export const keyCatalogue = {
+  stock: {
+    name: 'stock',
+    scope: 'sku',
+    type: 'hash',
+    owner: 'inventory',
+    life: untilForgotten,
+    holds:
+      'counters: `seq gen epoch total available held ordered paused seated produced acked buried`',
+  },
+  requests: {
+    name: 'requests',
+    scope: 'sku',
+    type: 'hash',
+    owner: 'inventory',
+    life: untilForgotten,
+    holds: '`h["request id","user id"]` → the reservation, as a JSON array',
+  },
+  nonces: {
+    name: 'nonces',
+    scope: 'sku',
+    type: 'set',
+    owner: 'inventory',
+    life: untilForgotten,
+    holds: 'every nonce that reserved',
+  },
+  persons: {
+    name: 'persons',
+    scope: 'sku',
+    type: 'hash',
+    owner: 'inventory',
+    life: 'a field while the person has live units; the key until `forget`, no TTL',
+    holds:
+      'person (JSON string) → the reservation id of its one unit, or `[units, reservation ids…]`',
+  },
+  reservations: {
+    name: 'reservations',
+    scope: 'sku',
+    type: 'hash',
+    owner: 'inventory',
+    life: untilForgotten,
+    holds: 'reservation id → one letter of state, and the rest of its field in `requests`',
+  },
+  order: {
+    name: 'order',
+    scope: 'sku',
+    type: 'list',
+    owner: 'inventory',
+    life: untilForgotten,
+    holds: 'reservation ids in order of reserving, one element per batch, divided by line breaks',
+  },
+  adjustments: {
+    name: 'adjustments',
+    scope: 'sku',
+    type: 'hash',
+    owner: 'inventory',
+    life: untilForgotten,
+    holds: 'adjustment id → units added',
+  },
+  seats: {
+    name: 'seats',
+    scope: 'sku',
+    type: 'string',
+    owner: 'inventory',
+    life: untilForgotten,
+    holds: 'one byte per seat, best first: `0` free, `1` taken; `|` between rows',
+  },
+  seatNames: {
+    name: 'seatnames',
+    scope: 'sku',
+    type: 'hash',
+    owner: 'inventory',
+    life: untilForgotten,
+    holds: '`n` and a seat’s name → its offset in `seats`; `p` and the offset → the name',
+  },
+  places: {
+    name: 'places',
+    scope: 'sku',
+    type: 'hash',
+    owner: 'inventory',
+    life: untilForgotten,
+    holds: 'reservation id → offsets of its seats, line break, their names as JSON',
+  },
+  outbox: {
+    name: 'outbox',
+    scope: 'sku',
+    type: 'stream',
+    owner: 'outbox',
+    life: 'an entry until all its messages are acknowledged or buried; the key until `forget`, no TTL',
+    holds: 'one entry per batch: `m` messages divided by line breaks, `n` how many, `g` generation',
+  },
+  partial: {
+    name: 'partial',
+    scope: 'sku',
+    type: 'hash',
+    owner: 'outbox',
+    life: 'a field while its entry is done in part; the key until `forget`, no TTL',
+    holds: 'entry id → one byte per message: `1` done, `0` not',
+  },
+  buried: {
+    name: 'buried',
+    scope: 'sku',
+    type: 'list',
+    owner: 'outbox',
+    life: untilForgotten,
+    holds: 'dead letters, newest first, as JSON',
+  },
+  staged: {
+    name: 'staged',
+    scope: 'sku',
+    type: 'hash',
+    owner: 'inventory',
+    life: 'TTL 1 hour, or until the rebuild commits',
+    holds:
+      'live records of a rebuild under way, below `rebuild:TOKEN:`, one key per part it replaces',
+  },
+  skus: {
+    name: 'skus',
+    scope: 'deployment',
+    type: 'set',
+    owner: 'outbox',
+    life: 'a member until its SKU is forgotten; the key for ever, no TTL',
+    holds: 'every loaded SKU, as `activity/sku`, for the queue to find its streams',
+  },
+} as const satisfies Readonly<Record<string, KeySpec>>;
+
+export type KeyName = keyof typeof keyCatalogue;
+
+/** Builds keys under one prefix; a deployment has one, and a test one of its own. */
+export class Keys {
+  readonly prefix: string;
+
+  constructor(prefix = 'sluice') {
+    this.prefix = prefix;
+  }
+
+  sku(key: SkuKey, name: KeyName): string {
+    return `${this.prefix}:{${key.activityId}/${key.skuId}}:${keyCatalogue[name].name}`;
+  }
+
+  /** The same part while a rebuild named `token` puts it together. */
+  staged(key: SkuKey, token: string, name: KeyName): string {
+    return `${this.prefix}:{${key.activityId}/${key.skuId}}:rebuild:${token}:${keyCatalogue[name].name}`;
+  }
+
+  deployment(name: KeyName): string {
+    return `${this.prefix}:${keyCatalogue[name].name}`;
+  }
+}

@@ -1,0 +1,63 @@
+--[[
+rebuild: replaces everything known of a SKU by what was staged. Its outbox and adjustments stay.
+
+KEYS
+  1 stock          hash    counters
+  2 requests       hash    replaced
+  3 nonces         set     replaced
+  4 persons        hash    replaced
+  5 reservations   hash    replaced
+  6 order          list    replaced
+  7 seats          string  replaced
+  8 seatNames      hash    replaced
+  9 places         hash    replaced
+  10 requests      hash    staged
+  11 nonces        set     staged
+  12 persons       hash    staged
+  13 reservations  hash    staged
+  14 order         list    staged
+  15 seatNames     hash    staged
+  16 places        hash    staged
+ARGV
+  1 total        units
+  2 generation   must be higher than the standing one
+  3 epoch        it becomes higher than this
+  4 base         sequence that this generation begins above
+  5 held         units held among the staged
+  6 ordered      units of orders among the staged
+  7 seats        map of seats, or '' for none
+RETURNS
+  { seq, gen, epoch, total, available, held, ordered, paused } as it stands now
+]]
+local stock = redis.call('HMGET', KEYS[1],
+  'seq', 'gen', 'epoch', 'total', 'available', 'held', 'ordered', 'paused',
+  'produced', 'acked', 'buried')
+local staged = { unpack(KEYS, 10, 16) }
+local generation = tonumber(ARGV[2])
+if stock[1] and tonumber(stock[2]) >= generation then
+  redis.call('UNLINK', unpack(staged))
+  return { tonumber(stock[1]), tonumber(stock[2]), tonumber(stock[3]), tonumber(stock[4]),
+    tonumber(stock[5]), tonumber(stock[6]), tonumber(stock[7]), tonumber(stock[8]) }
+end
+redis.call('UNLINK', unpack(KEYS, 2, 9))
+local targets = { KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6], KEYS[8], KEYS[9] }
+for at = 1, 7 do
+  if redis.call('EXISTS', staged[at]) == 1 then
+    redis.call('RENAME', staged[at], targets[at])
+    redis.call('PERSIST', targets[at])
+  end
+end
+local seated = ARGV[7] ~= ''
+if seated then redis.call('SET', KEYS[7], ARGV[7]) end
+local total, held, ordered = tonumber(ARGV[1]), tonumber(ARGV[5]), tonumber(ARGV[6])
+local available = total - held - ordered
+local seq = math.max(tonumber(stock[1] or 0), tonumber(ARGV[4])) + 1
+local epoch = math.max(tonumber(stock[3] or 0), tonumber(ARGV[3])) + 1
+if (available > 0) ~= (epoch % 2 == 0) then epoch = epoch + 1 end
+local paused = tonumber(stock[8] or 0)
+redis.call('HSET', KEYS[1],
+  'seq', string.format('%.0f', seq), 'gen', ARGV[2], 'epoch', string.format('%.0f', epoch),
+  'total', ARGV[1], 'available', available, 'held', ARGV[5], 'ordered', ARGV[6], 'paused', paused,
+  'seated', seated and '1' or '0',
+  'produced', stock[9] or '0', 'acked', stock[10] or '0', 'buried', stock[11] or '0')
+return { seq, generation, epoch, total, available, held, ordered, paused }

@@ -1,0 +1,133 @@
+import { createHash } from 'node:crypto';
+import { readFileSync } from 'node:fs';
+import type { KeyName } from './keys.ts';
+
+/**
+ * Every Lua script, with the keys it is given and what its arguments mean. The file's header says
+ * the same, and a test compares the two: a script's contract is read in one place and relied on in
+ * the other.
+ */
+export interface Script {
+  readonly name: string;
+  readonly keys: readonly KeyName[];
+  readonly args: readonly string[];
+  readonly text: string;
+  readonly sha: string;
+}
+
+function script(name: string, keys: readonly KeyName[], args: readonly string[]): Script {
+  const text = readFileSync(new URL(`./lua/${name}.lua`, import.meta.url), 'utf8');
+  return { name, keys, args, text, sha: createHash('sha1').update(text).digest('hex') };
+}
+
+const reserveKeys = [
+  'stock',
+  'requests',
+  'nonces',
+  'persons',
+  'reservations',
+  'order',
+  'outbox',
+  'seats',
+  'seatNames',
+  'places',
+] as const;
+
+export const scripts = {
+  preload: script(
+    'preload',
+    [
+      'stock',
+      'requests',
+      'nonces',
+      'persons',
+      'reservations',
+      'order',
+      'adjustments',
+      'seats',
+      'seatNames',
+      'places',
+    ],
+    ['total', 'generation', 'epoch', 'base', 'seats', 'names'],
+  ),
+  reserve: script('reserve', reserveKeys, ['seen', 'batch']),
+  find: script('find', ['stock', 'requests', 'reservations', 'places'], ['field']),
+  live: script(
+    'live',
+    ['stock', 'requests', 'reservations', 'order', 'places'],
+    ['element', 'offset', 'limit'],
+  ),
+  settle: script(
+    'settle',
+    ['stock', 'requests', 'persons', 'reservations', 'seats', 'places'],
+    ['fates'],
+  ),
+  adjust: script('adjust', ['stock', 'adjustments'], ['id', 'delta', 'most']),
+  pause: script('pause', ['stock'], ['paused']),
+  stage: script(
+    'stage',
+    ['requests', 'nonces', 'persons', 'reservations', 'order', 'seatNames', 'places'],
+    ['ttl', 'part'],
+  ),
+  rebuild: script(
+    'rebuild',
+    [
+      'stock',
+      'requests',
+      'nonces',
+      'persons',
+      'reservations',
+      'order',
+      'seats',
+      'seatNames',
+      'places',
+      'requests',
+      'nonces',
+      'persons',
+      'reservations',
+      'order',
+      'seatNames',
+      'places',
+    ],
+    ['total', 'generation', 'epoch', 'base', 'held', 'ordered', 'seats'],
+  ),
+  forget: script(
+    'forget',
+    [
+      'stock',
+      'requests',
+      'nonces',
+      'persons',
+      'reservations',
+      'order',
+      'adjustments',
+      'seats',
+      'seatNames',
+      'places',
+      'outbox',
+      'partial',
+      'buried',
+    ],
+    [],
+  ),
+  outboxReceive: script(
+    'outbox-receive',
+    ['outbox', 'partial'],
+    ['group', 'consumer', 'messages', 'idle'],
+  ),
+  outboxAcknowledge: script(
+    'outbox-acknowledge',
+    ['stock', 'outbox', 'partial'],
+    ['group', 'done'],
+  ),
+  outboxBury: script(
+    'outbox-bury',
+    ['stock', 'outbox', 'partial', 'buried'],
+    ['group', 'entry', 'index', 'letter', 'most'],
+  ),
+  outboxRelease: script(
+    'outbox-release',
+    ['outbox'],
+    ['group', 'consumer', 'entry', 'attempt', 'idle'],
+  ),
+} as const satisfies Readonly<Record<string, Script>>;
