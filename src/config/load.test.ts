@@ -126,6 +126,7 @@ activities:
 
   test('one broken line is one problem; a key written twice is one', () => {
     expect(problemsOf('server: { port: 1\nactivities: []\n')).toHaveLength(1);
+    expect(problemsOf('data: a\ndata: b\n- x\ndata: c\n')).toHaveLength(2);
     expect(problemsOf('data: a\ndata: b\n')).toMatchObject([{ line: 2, allowed: 'each key once' }]);
   });
 

@@ -171,15 +171,16 @@ function pathOf(node: YamlNode, parents: readonly unknown[]): Path {
   });
 }
 
-/** One broken line makes the parser complain about all that follow: only the first is worth reading. */
+/** One broken line makes the parser complain about all that follow: nothing after it is worth reading. */
 function syntaxProblems(
   document: Document.Parsed,
   placeAt: (offset: number) => Pick<Problem, 'source' | 'line' | 'column'>,
   restored: (part: string) => string,
 ): readonly Problem[] {
   const first = document.errors.find((error) => error.code !== 'DUPLICATE_KEY');
+  const end = first?.pos[0] ?? Infinity;
   return document.errors
-    .filter((error) => error === first || error.code === 'DUPLICATE_KEY')
+    .filter((error) => error === first || (error.code === 'DUPLICATE_KEY' && error.pos[0] < end))
     .map((error) => ({
       ...placeAt(error.pos[0]),
       path: '',

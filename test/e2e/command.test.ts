@@ -1,5 +1,5 @@
 import { type ChildProcess, spawn } from 'node:child_process';
-import { mkdtempSync, readFileSync, rmSync } from 'node:fs';
+import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest';
@@ -168,9 +168,11 @@ describe('sluice up', () => {
   });
 
   test('a configuration with mistakes starts nothing', async () => {
-    const bad = await sluice('up', '--config', 'docs/STYLE.md');
+    const file = join(folder, 'bad.yaml');
+    writeFileSync(file, 'server:\n  prot: 1\n');
+    const bad = await sluice('up', '--config', file);
     expect(bad.code).toBe(2);
-    expect(bad.err).toContain('docs/STYLE.md:1:');
+    expect(bad.err).toContain('bad.yaml:2:3  server.prot');
     expect(await sluice('up', '--open-in', 'soon', '--data', join(folder, 'none'))).toMatchObject({
       code: 2,
       err: expect.stringContaining('--open-in'),
