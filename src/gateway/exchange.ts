@@ -3,18 +3,24 @@ import type { Socket } from 'node:net';
 import { bodyMaxBytes } from '../core/bounds.ts';
 import type { HttpAnswer } from './answer.ts';
 
-/** Requests of a connection that have no answer yet, kept on the socket itself. */
+/** Kept on the socket itself: requests without an answer yet, and when the last answer went out. */
 const openRequests: unique symbol = Symbol('open requests');
-type CountedSocket = Socket & { [openRequests]?: number };
+const answeredUs: unique symbol = Symbol('answered');
+type CountedSocket = Socket & { [openRequests]?: number; [answeredUs]?: number };
 
 /**
  * The one place that writes an answer, and the books of what is open. The ledger counts what the path
  * decided; this counts what the server owes: both must agree, or a request was lost between them.
  */
 export class Exchanges {
+  readonly #monoUs: () => number;
   #open = 0;
   #closing = false;
   #whenIdle: (() => void)[] = [];
+
+  constructor(monoUs: () => number) {
+    this.#monoUs = monoUs;
+  }
 
   /** Requests that came in and have no answer yet. */
   get open(): number {
@@ -37,6 +43,7 @@ export class Exchanges {
     this.#open -= 1;
     const socket: CountedSocket = request.socket;
     socket[openRequests] = (socket[openRequests] ?? 1) - 1;
+    socket[answeredUs] = this.#monoUs();
     if (this.#open !== 0) return;
     for (const resolve of this.#whenIdle) resolve();
     this.#whenIdle = [];
@@ -44,6 +51,15 @@ export class Exchanges {
 
   isBusy(socket: Socket): boolean {
     return ((socket as CountedSocket)[openRequests] ?? 0) > 0;
+  }
+
+  /**
+   * Microseconds since the last answer on this connection; undefined while one is owed, and before
+   * the first (the time limit for headers holds there).
+   */
+  idleUs(socket: Socket, nowUs: number): number | undefined {
+    const { [openRequests]: owed = 0, [answeredUs]: since } = socket as CountedSocket;
+    return owed > 0 || since === undefined ? undefined : nowUs - since;
   }
 
   /** Resolves when nothing is open. */
@@ -63,11 +79,29 @@ export class Exchanges {
     if (response.destroyed || response.writableEnded) return;
     const { body } = answer;
     const headers = answer.headers.slice();
+    const length = Buffer.byteLength(body);
     if (answer.status !== 204 && answer.status !== 304) {
-      headers.push('Content-Length', String(Buffer.byteLength(body)));
+      headers.push('Content-Length', String(length));
     }
     if (this.#closing || leavesBodyBehind(request)) headers.push('Connection', 'close');
     response.writeHead(answer.status, headers);
+    endInOneWrite(response, body, length);
+  }
+}
+
+/**
+ * Node ends an answer as two chunks, head with body and an empty one, which go out by a gathering
+ * write; ended with no body it is one plain write. So an ASCII body is put behind the head that Node has
+ * just made (its text is `_header`, as middleware has known it for ten years). Where it is not what is
+ * expected, or the body is not ASCII, Node's own way is taken.
+ */
+function endInOneWrite(response: ServerResponse, body: string, length: number): void {
+  const made: { _header?: unknown } = response as unknown as { _header?: unknown };
+  const hasBody = response.req.method !== 'HEAD';
+  if (typeof made._header === 'string' && hasBody && length === body.length) {
+    made._header += body;
+    response.end();
+  } else {
     response.end(body);
   }
 }

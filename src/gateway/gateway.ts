@@ -65,7 +65,7 @@ export async function createGateway(deps: GatewayDeps, version = '0'): Promise<G
     deps,
     spread,
     renderer: new Renderer(),
-    exchanges: new Exchanges(),
+    exchanges: new Exchanges(() => deps.clock.monoUs()),
     board: new AvailabilityBoard(deps.inventory, deps.orders, deps.clock, (sku, error) =>
       deps.log.warn('availability_read_failed', { ...sku, error: String(error) }),
     ),
