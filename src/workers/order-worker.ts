@@ -85,7 +85,7 @@ export class OrderWorker {
     this.#parts = parts;
     this.#settings = {
       consumer: settings.consumer,
-      batchMax: settings.batchMax ?? 256,
+      batchMax: settings.batchMax ?? 500,
       waitMs: settings.waitMs ?? 1_000,
       attemptsMax: settings.attemptsMax ?? 5,
     };

@@ -1,10 +1,19 @@
 /**
- * Turns a batch of reservations into orders, in one transaction and a handful of statements however
- * large the batch: read what is known, decide in memory (core/orders/decide-batch.ts), write under
- * the guards. Where a guard is missed, another worker was faster, and the whole is done again.
+ * Turns a batch of reservations into orders: read what is known, decide in memory
+ * (core/orders/decide-batch.ts), write everything in one statement under the guards. The statement is
+ * its own transaction, so that a batch costs two round trips however large it is, and the shared stock
+ * row is held only for its end.
  *
- * Each miss means that somebody else has committed, so that the number of runs is bounded by the
- * number of workers at work; past `attempts` the batch is given back as unavailable.
+ * Reading and writing need no transaction between them, because the guards say whether what was read
+ * still holds: the primary key, that nobody has decided a reservation; the person's row, that the
+ * limit is kept; the seats' key; the SKU's row, that the units are there and the generation is the
+ * same. Where one is missed, the statement undoes itself and all is read and decided anew. Each miss
+ * means that somebody else has committed, so that the runs are bounded by the workers at work; past
+ * `attempts` the batch is given back as unavailable.
+ *
+ * For the same reason the first run reads the least it can: the stock. It supposes that the messages
+ * are new and their buyers hold nothing, which in a sale they mostly are and do; a guard tells when
+ * not, and then the second run reads all.
  */
 import { type Decision, type Known, decideBatch } from '../../core/orders/decide-batch.ts';
 import { personKey, seatKey, skuKey } from '../../core/orders/decide-batch.ts';
@@ -17,8 +26,8 @@ import type {
   Order,
   ReleasableReservation,
 } from '../../ports/order-store.ts';
-import type { Sql, SqlQueries } from '../../ports/sql.ts';
-import { SqlError } from './errors.ts';
+import type { SqlQueries } from '../../ports/sql.ts';
+import { SqlError, asksForRetry } from './errors.ts';
 import {
   GuardMissed,
   type PersonTake,
@@ -26,9 +35,13 @@ import {
   type StockDelta,
   compare,
   emptyDelta,
-  moveStock,
-  takePersons,
-  takeSeats,
+  moveStockSql,
+  personColumns,
+  seatColumns,
+  shiftParameters,
+  stockColumns,
+  takePersonsSql,
+  takeSeatsSql,
   whileGuardsMiss,
 } from './guards.ts';
 import { type OrderRow, toFate } from './rows.ts';
@@ -36,21 +49,21 @@ import { type OrderRow, toFate } from './rows.ts';
 const attempts = 12;
 
 export async function commitBatch(
-  sql: Sql,
+  sql: SqlQueries,
   messages: readonly OrderMessage[],
   context: CommitContext,
 ): Promise<readonly CommitFate[]> {
   if (messages.length === 0) return [];
-  return decideUnderGuards(sql, async (tx) => {
-    const known = await read(tx, messages);
+  return underGuards(async (attempt) => {
+    const known = attempt === 1 ? await readStock(sql, messages) : await readAll(sql, messages);
     const decisions = decideBatch(messages, known, context.nowMs);
-    return write(tx, decisions, known, context);
+    return write(sql, decisions, known, context);
   });
 }
 
 /** Decides RELEASED for what has no order; see the port. */
 export async function releaseUnordered(
-  sql: Sql,
+  sql: SqlQueries,
   reservations: readonly {
     readonly message: ReleasableReservation;
     readonly reason: ReleaseReason;
@@ -58,9 +71,9 @@ export async function releaseUnordered(
   nowMs: number,
 ): Promise<readonly CommitFate[]> {
   if (reservations.length === 0) return [];
-  return decideUnderGuards(sql, async (tx) => {
+  return underGuards(async () => {
     const fates = await readFates(
-      tx,
+      sql,
       reservations.map(({ message }) => message.reservationId),
     );
     const fresh = new Map(
@@ -71,7 +84,7 @@ export async function releaseUnordered(
     const rows = [...fresh.values()].map(({ message, reason }) =>
       releasedRow(message, reason, nowMs),
     );
-    await writeRows(tx, rows, []);
+    await writeRows(sql, rows, []);
     const told = new Set<string>();
     return reservations.map(({ message, reason }) => {
       const { reservationId } = message;
@@ -89,19 +102,39 @@ export async function releaseUnordered(
   });
 }
 
-async function decideUnderGuards(
-  sql: Sql,
-  work: (tx: SqlQueries) => Promise<readonly CommitFate[]>,
-): Promise<readonly CommitFate[]> {
+async function underGuards<Result>(run: (attempt: number) => Promise<Result>): Promise<Result> {
   try {
-    return await whileGuardsMiss(attempts, () => sql.transaction(work));
+    return await whileGuardsMiss(attempts, run);
   } catch (error) {
     if (!(error instanceof GuardMissed)) throw error;
     throw new UnavailableError(`batch given up after ${attempts} tries: ${error.message}`);
   }
 }
 
-export const readSql = `SELECT
+const stockOfSql = `SELECT s.activity_id, s.sku_id, s.total, s.sold, s.generation
+  FROM unnest($1::text[], $2::text[]) AS k (activity_id, sku_id)
+  JOIN sku_stock s ON s.activity_id = k.activity_id AND s.sku_id = k.sku_id`;
+
+async function readStock(sql: SqlQueries, messages: readonly OrderMessage[]): Promise<Known> {
+  const skus = [...new Map(messages.map((message) => [skuKey(message), message])).values()];
+  const rows = await sql.query<{
+    activity_id: string;
+    sku_id: string;
+    total: number;
+    sold: number;
+    generation: number;
+  }>(stockOfSql, [skus.map((message) => message.activityId), skus.map((message) => message.skuId)]);
+  return {
+    fates: new Map(),
+    personUnits: new Map(),
+    stock: new Map(
+      rows.map((row) => [skuKey({ activityId: row.activity_id, skuId: row.sku_id }), row]),
+    ),
+    seats: new Set(),
+  };
+}
+
+const readSql = `SELECT
   (SELECT coalesce(json_agg(o), '[]') FROM orders o WHERE o.reservation_id = ANY($1::text[])) AS fates,
   (SELECT coalesce(json_agg(json_build_array(k.activity_id, k.sku_id, k.person_id, p.units)), '[]')
      FROM unnest($2::text[], $3::text[], $4::text[]) AS k (activity_id, sku_id, person_id)
@@ -118,7 +151,7 @@ interface ReadRow {
   readonly stock: readonly (readonly [string, string, number, number, number])[];
 }
 
-async function read(tx: SqlQueries, messages: readonly OrderMessage[]): Promise<Known> {
+async function readAll(tx: SqlQueries, messages: readonly OrderMessage[]): Promise<Known> {
   const persons = [...new Map(messages.map((message) => [personKey(message), message])).values()];
   const skus = [...new Map(messages.map((message) => [skuKey(message), message])).values()];
   const [row] = await tx.query<ReadRow>(readSql, [
@@ -271,22 +304,40 @@ function newOrder(message: OrderMessage, context: CommitContext): Order {
   };
 }
 
-/**
- * Orders first, stock last: see guards.ts. A reservation that somebody else decided in between breaks
- * the primary key, which is a missed guard like any other.
- */
 async function writeRows(
-  tx: SqlQueries,
+  sql: SqlQueries,
   rows: readonly NewRow[],
   takes: readonly OrderMessage[],
 ): Promise<void> {
   if (rows.length === 0) return;
-  await insertRows(
-    tx,
-    rows.toSorted((a, b) => compare(a.message.reservationId, b.message.reservationId)),
-  );
+  const persons = [...personsOf(takes).values()];
+  const seats = seatsOf(takes);
+  const deltas = deltasOf(rows);
+  const statement = seats.length === 0 ? writeSql : writeWithSeatsSql;
+  try {
+    await sql.query(statement, [
+      ...orderColumns(
+        rows.toSorted((a, b) => compare(a.message.reservationId, b.message.reservationId)),
+      ),
+      ...personColumns(persons),
+      persons.length,
+      ...stockColumns(deltas),
+      deltas.length,
+      ...(seats.length === 0 ? [] : [...seatColumns(seats), seats.length]),
+    ]);
+  } catch (error) {
+    if (error instanceof SqlError && missesGuard(error)) throw new GuardMissed(error.message);
+    throw error;
+  }
+}
+
+/** A reservation decided by somebody else, any guard of ours, or a deadlock: somebody was faster. */
+function missesGuard(error: SqlError): boolean {
+  return error.code === 'SL001' || error.constraint === 'orders_pkey' || asksForRetry(error);
+}
+
+function personsOf(takes: readonly OrderMessage[]): ReadonlyMap<string, PersonTake> {
   const persons = new Map<string, PersonTake>();
-  const seats: SeatTake[] = [];
   for (const message of takes) {
     const key = personKey(message);
     const take = persons.get(key);
@@ -297,14 +348,14 @@ async function writeRows(
       take.units += message.quantity;
       take.limit = message.limit;
     }
-    for (const seat of message.seats ?? []) {
-      const { activityId, skuId, reservationId } = message;
-      seats.push({ activityId, skuId, seat, reservationId });
-    }
   }
-  await takePersons(tx, [...persons.values()]);
-  await takeSeats(tx, seats);
-  await moveStock(tx, deltasOf(rows));
+  return persons;
+}
+
+function seatsOf(takes: readonly OrderMessage[]): readonly SeatTake[] {
+  return takes.flatMap(({ activityId, skuId, reservationId, seats }) =>
+    (seats ?? []).map((seat) => ({ activityId, skuId, seat, reservationId })),
+  );
 }
 
 function deltasOf(rows: readonly NewRow[]): readonly StockDelta[] {
@@ -337,34 +388,53 @@ FROM unnest($1::text[], $2::text[], $3::text[], $4::text[], $5::text[], $6::text
   $15::text[], $17::bigint[], $18::text[])
   AS i (r, o, s, a, k, u, p, q, f, n, g, c, m, y, t, b, e)`;
 
-async function insertRows(tx: SqlQueries, rows: readonly NewRow[]): Promise<void> {
-  try {
-    await tx.query(insertOrdersSql, [
-      rows.map((row) => row.message.reservationId),
-      rows.map((row) => row.order?.orderId ?? null),
-      rows.map((row) => row.order?.state ?? 'RELEASED'),
-      rows.map((row) => row.message.activityId),
-      rows.map((row) => row.message.skuId),
-      rows.map((row) => row.message.userId),
-      rows.map((row) => row.message.personId),
-      rows.map((row) => row.message.requestId),
-      rows.map((row) => row.message.fingerprint),
-      rows.map((row) => row.message.nonce),
-      rows.map((row) => row.message.generation),
-      rows.map((row) => row.message.quantity),
-      rows.map((row) => row.order?.amountMinor ?? 0),
-      rows.map((row) => row.order?.currency ?? ''),
-      rows.map((row) => arrayLiteral(row.order?.seats)),
-      rows[0]?.atMs ?? 0,
-      rows.map((row) => row.order?.payBeforeMs ?? row.atMs),
-      rows.map((row) => row.reason ?? null),
-    ]);
-  } catch (error) {
-    if (error instanceof SqlError && error.constraint === 'orders_pkey') {
-      throw new GuardMissed('a reservation was decided meanwhile');
-    }
-    throw error;
-  }
+/** Parameters of the statements within the one that writes a batch, one after another. */
+const personsAt = 18;
+const stockAt = personsAt + 6;
+const seatsAt = stockAt + 12;
+
+/**
+ * Everything a batch writes. The guards stand in the order in which they are to be run: the stock row
+ * last, because all buyers of a SKU wait for it.
+ */
+const writeSql = batchSql(false);
+const writeWithSeatsSql = batchSql(true);
+
+function batchSql(withSeats: boolean): string {
+  const counted = (name: string, parameter: number, guard: string): string =>
+    `sluice_require((SELECT count(*) FROM ${name}) = $${parameter}::int, '${guard}')`;
+  return `WITH
+    new_orders AS (${insertOrdersSql} RETURNING 1),
+    persons AS (${shiftParameters(takePersonsSql, personsAt)}),
+    ${withSeats ? `seats AS (${shiftParameters(takeSeatsSql, seatsAt)}),` : ''}
+    stock AS (${shiftParameters(moveStockSql, stockAt)})
+  SELECT (SELECT count(*) FROM new_orders) AS n,
+    ${counted('persons', personsAt + 6, 'purchase limit')} AS p,
+    ${withSeats ? `${counted('seats', seatsAt + 5, 'seat')} AS t,` : ''}
+    ${counted('stock', stockAt + 12, 'stock or generation')} AS s`;
+}
+
+function orderColumns(rows: readonly NewRow[]): readonly unknown[] {
+  return [
+    rows.map((row) => row.message.reservationId),
+    rows.map((row) => row.order?.orderId ?? null),
+    rows.map((row) => row.order?.state ?? 'RELEASED'),
+    rows.map((row) => row.message.activityId),
+    rows.map((row) => row.message.skuId),
+    rows.map((row) => row.message.userId),
+    rows.map((row) => row.message.personId),
+    rows.map((row) => row.message.requestId),
+    rows.map((row) => row.message.fingerprint),
+    rows.map((row) => row.message.nonce),
+    rows.map((row) => row.message.generation),
+    rows.map((row) => row.message.quantity),
+    rows.map((row) => row.order?.amountMinor ?? 0),
+    rows.map((row) => row.order?.currency ?? ''),
+    rows.map((row) => arrayLiteral(row.order?.seats)),
+    rows[0]?.atMs ?? 0,
+    rows.map((row) => row.order?.payBeforeMs ?? row.atMs),
+    rows.map((row) => row.reason ?? null),
+  ];
 }
 
 /** `{"A-1","A-2"}`, as PostgreSQL reads an array from text. */

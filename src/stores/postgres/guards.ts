@@ -42,13 +42,12 @@ export function emptyDelta(
   };
 }
 
-export const lockStockSql = `SELECT count(*) FROM (
-  SELECT 1 FROM sku_stock s JOIN unnest($1::text[], $2::text[]) AS k (activity_id, sku_id)
-    ON s.activity_id = k.activity_id AND s.sku_id = k.sku_id
-  ORDER BY s.activity_id, s.sku_id FOR UPDATE OF s) locked`;
-
-export const moveStockSql = `WITH moved AS (
-  UPDATE sku_stock s SET
+/**
+ * Moves SKU rows; parameters $1 to $11. The rows are locked in order first, so that two callers with
+ * several SKUs cannot lock them crosswise. Its conditions
+ * are the guard: nothing is sold that is not there, and nothing by a generation that is gone.
+ */
+export const moveStockSql = `UPDATE sku_stock s SET
     sold = s.sold + k.sold,
     paid = s.paid + k.paid,
     pending_orders = s.pending_orders + k.pending,
@@ -57,25 +56,23 @@ export const moveStockSql = `WITH moved AS (
     cancelled_orders = s.cancelled_orders + k.cancelled,
     refunded_orders = s.refunded_orders + k.refunded,
     released = s.released + k.released
-  FROM unnest($1::text[], $2::text[], $3::int[], $4::int[], $5::int[], $6::int[], $7::int[],
-              $8::int[], $9::int[], $10::int[], $11::int[])
-    AS k (activity_id, sku_id, generation, sold, paid, pending, paid_orders, expired, cancelled,
-          refunded, released)
+  FROM (SELECT d.* FROM sku_stock l
+    JOIN unnest($1::text[], $2::text[], $3::int[], $4::int[], $5::int[], $6::int[], $7::int[],
+                $8::int[], $9::int[], $10::int[], $11::int[])
+      AS d (activity_id, sku_id, generation, sold, paid, pending, paid_orders, expired, cancelled,
+            refunded, released)
+      ON l.activity_id = d.activity_id AND l.sku_id = d.sku_id
+    ORDER BY l.activity_id, l.sku_id FOR UPDATE OF l) k
   WHERE s.activity_id = k.activity_id AND s.sku_id = k.sku_id
     AND s.sold + k.sold <= s.total
     AND (k.generation IS NULL OR s.generation = k.generation)
-  RETURNING 1)
-SELECT count(*)::int AS n FROM moved`;
+  RETURNING 1`;
 
-/** Last in its transaction. Throws GuardMissed unless every row could take its delta. */
-export async function moveStock(tx: SqlQueries, deltas: readonly StockDelta[]): Promise<void> {
-  if (deltas.length === 0) return;
-  const activities = deltas.map((delta) => delta.activityId);
-  const skus = deltas.map((delta) => delta.skuId);
-  if (deltas.length > 1) await tx.query(lockStockSql, [activities, skus]);
-  const [row] = await tx.query<{ n: number }>(moveStockSql, [
-    activities,
-    skus,
+/** The values of moveStockSql. */
+export function stockColumns(deltas: readonly StockDelta[]): readonly unknown[] {
+  return [
+    deltas.map((delta) => delta.activityId),
+    deltas.map((delta) => delta.skuId),
     deltas.map((delta) => delta.generation ?? null),
     deltas.map((delta) => delta.sold),
     deltas.map((delta) => delta.paid),
@@ -85,8 +82,14 @@ export async function moveStock(tx: SqlQueries, deltas: readonly StockDelta[]): 
     deltas.map((delta) => delta.orders.CANCELLED),
     deltas.map((delta) => delta.orders.REFUNDED),
     deltas.map((delta) => delta.orders.RELEASED),
-  ]);
-  if (row?.n !== deltas.length) throw new GuardMissed('stock or generation moved');
+  ];
+}
+
+/** Last in its transaction. Throws GuardMissed unless every row could take its delta. */
+export async function moveStock(tx: SqlQueries, deltas: readonly StockDelta[]): Promise<void> {
+  if (deltas.length === 0) return;
+  const moved = await tx.query(moveStockSql, stockColumns(deltas));
+  if (moved.length !== deltas.length) throw new GuardMissed('stock or generation moved');
 }
 
 export interface PersonTake {
@@ -97,30 +100,37 @@ export interface PersonTake {
   limit: number;
 }
 
-export const takePersonsSql = `WITH taken AS (
-  INSERT INTO person_units AS p (activity_id, sku_id, person_id, units, unit_limit)
+/** What becomes of a person who has a guard row: more units within the limit, or no row back. */
+export const keepLimitSql = `ON CONFLICT (person_id, sku_id, activity_id) DO UPDATE
+    SET units = h.units + excluded.units, unit_limit = excluded.unit_limit
+    WHERE h.units + excluded.units <= excluded.unit_limit
+  RETURNING 1`;
+
+/** Adds to guard rows; parameters $1 to $5. */
+export const takePersonsSql = `INSERT INTO person_units AS h (activity_id, sku_id, person_id, units, unit_limit)
   SELECT * FROM unnest($1::text[], $2::text[], $3::text[], $4::int[], $5::int[])
-  ON CONFLICT (activity_id, sku_id, person_id) DO UPDATE
-    SET units = p.units + excluded.units, unit_limit = excluded.unit_limit
-    WHERE p.units + excluded.units <= excluded.unit_limit
-  RETURNING 1)
-SELECT count(*)::int AS n FROM taken`;
+  ${keepLimitSql}`;
 
 /**
- * Adds to what persons hold. Throws GuardMissed unless all stay within their limits. Each person
- * once; sorted here, so that two batches with the same persons cannot lock them crosswise.
+ * The values of takePersonsSql. Each person once, sorted, so that two batches with the same persons
+ * cannot lock them crosswise.
  */
-export async function takePersons(tx: SqlQueries, takes: readonly PersonTake[]): Promise<void> {
-  if (takes.length === 0) return;
+export function personColumns(takes: readonly PersonTake[]): readonly unknown[] {
   const sorted = takes.toSorted(byPerson);
-  const [row] = await tx.query<{ n: number }>(takePersonsSql, [
+  return [
     sorted.map((take) => take.activityId),
     sorted.map((take) => take.skuId),
     sorted.map((take) => take.personId),
     sorted.map((take) => take.units),
     sorted.map((take) => take.limit),
-  ]);
-  if (row?.n !== takes.length) throw new GuardMissed('a person bought meanwhile');
+  ];
+}
+
+/** Adds to what persons hold. Throws GuardMissed unless all stay within their limits. */
+export async function takePersons(tx: SqlQueries, takes: readonly PersonTake[]): Promise<void> {
+  if (takes.length === 0) return;
+  const taken = await tx.query(takePersonsSql, personColumns(takes));
+  if (taken.length !== takes.length) throw new GuardMissed('a person bought meanwhile');
 }
 
 const returnPersonsSql = `WITH locked AS (
@@ -161,27 +171,31 @@ export interface SeatTake {
   readonly reservationId: string;
 }
 
-export const takeSeatsSql = `WITH taken AS (
-  INSERT INTO seat_holds (activity_id, sku_id, seat, reservation_id)
+/** Takes seats; parameters $1 to $4. */
+export const takeSeatsSql = `INSERT INTO seat_holds (activity_id, sku_id, seat, reservation_id)
   SELECT * FROM unnest($1::text[], $2::text[], $3::text[], $4::text[])
   ON CONFLICT (activity_id, sku_id, seat) DO NOTHING
-  RETURNING 1)
-SELECT count(*)::int AS n FROM taken`;
+  RETURNING 1`;
 
-/** Throws GuardMissed unless all were free. */
-export async function takeSeats(tx: SqlQueries, takes: readonly SeatTake[]): Promise<void> {
-  if (takes.length === 0) return;
+/** The values of takeSeatsSql, sorted for the same reason. */
+export function seatColumns(takes: readonly SeatTake[]): readonly unknown[] {
   const sorted = takes.toSorted(
     (a, b) =>
       compare(a.activityId, b.activityId) || compare(a.skuId, b.skuId) || compare(a.seat, b.seat),
   );
-  const [row] = await tx.query<{ n: number }>(takeSeatsSql, [
+  return [
     sorted.map((take) => take.activityId),
     sorted.map((take) => take.skuId),
     sorted.map((take) => take.seat),
     sorted.map((take) => take.reservationId),
-  ]);
-  if (row?.n !== takes.length) throw new GuardMissed('a seat was taken meanwhile');
+  ];
+}
+
+/** Throws GuardMissed unless all were free. */
+export async function takeSeats(tx: SqlQueries, takes: readonly SeatTake[]): Promise<void> {
+  if (takes.length === 0) return;
+  const taken = await tx.query(takeSeatsSql, seatColumns(takes));
+  if (taken.length !== takes.length) throw new GuardMissed('a seat was taken meanwhile');
 }
 
 export async function returnSeats(
@@ -206,14 +220,21 @@ export function compare(a: string, b: string): number {
   return a < b ? -1 : a > b ? 1 : 0;
 }
 
-/** Runs a transaction again, from its reads on, while guards are missed; at most `attempts` times. */
+/**
+ * Moves a statement's parameters up by `by`, so that several fit into one: `$1` becomes `$4` for 3.
+ */
+export function shiftParameters(text: string, by: number): string {
+  return text.replaceAll(/\$(\d+)/g, (_, number: string) => `$${Number(number) + by}`);
+}
+
+/** Runs work again, from its reads on, while guards are missed; at most `attempts` times. */
 export async function whileGuardsMiss<Result>(
   attempts: number,
-  run: () => Promise<Result>,
+  run: (attempt: number) => Promise<Result>,
 ): Promise<Result> {
   for (let attempt = 1; ; attempt += 1) {
     try {
-      return await run();
+      return await run(attempt);
     } catch (error) {
       if (!(error instanceof GuardMissed) || attempt >= attempts) throw error;
     }

@@ -83,7 +83,8 @@ CREATE TABLE person_units (
   units       integer NOT NULL CHECK (units >= 0),
   -- The limit that the newest order was made under; late money is judged by it.
   unit_limit  integer NOT NULL,
-  PRIMARY KEY (activity_id, sku_id, person_id)
+  -- The person first: it alone tells most keys apart, and all keys of a sale share the rest.
+  PRIMARY KEY (person_id, sku_id, activity_id)
 ) WITH (fillfactor = 85);
 
 -- One live hold per seat.
@@ -146,3 +147,14 @@ CREATE TABLE audit_log (
   detail  jsonb
 );
 CREATE INDEX audit_log_subject ON audit_log (subject, id);
+
+-- Ends a statement, and with it all that the statement did, when a guard did not hold: somebody was
+-- faster, and the caller reads and decides anew. SL001 is ours.
+CREATE FUNCTION sluice_require(holds boolean, guard text) RETURNS boolean LANGUAGE plpgsql AS $$
+BEGIN
+  IF holds THEN
+    RETURN true;
+  END IF;
+  RAISE EXCEPTION 'guard missed: %', guard USING ERRCODE = 'SL001';
+END
+$$;
