@@ -10,6 +10,10 @@ export interface ClientEnvironment {
   nowMs(): number;
   /** Uniform in [0, 1). */
   random(): number;
+  /** 128 random bits, as characters of an id. */
+  token(): string;
+  /** What survives a reload; absent where nothing does. Never throws. */
+  readonly store?: KeyValueStore;
   hidden(): boolean;
   /** Calls `run` at each change of visibility; returns how to stop. */
   onVisibility(run: () => void): () => void;
@@ -35,4 +39,10 @@ export interface EventStream {
   onEvent(name: string, run: (data: string) => void): void;
   onError(run: () => void): void;
   close(): void;
+}
+
+export interface KeyValueStore {
+  get(key: string): string | undefined;
+  set(key: string, value: string): void;
+  remove(key: string): void;
 }

@@ -1,5 +1,6 @@
 import type { Standing } from '../wire/standing.ts';
-import type { ClientEnvironment, EventStream, FetchReply } from './environment.ts';
+import type { ClientEnvironment, EventStream } from './environment.ts';
+import { retryHintMs } from './transport.ts';
 
 /**
  * Follows one person's standing at the pace that the server gives.
@@ -151,7 +152,7 @@ export function watchStanding(env: ClientEnvironment, options: WatchOptions): Wa
     const standing = reply.status === 200 ? asStanding(body) : undefined;
     if (standing === undefined) {
       options.onLink?.(false);
-      return Math.max(hintOf(reply, body), 0) + backoff();
+      return retryHintMs(reply, body) + backoff();
     }
     take(standing);
     return paceOf(standing);
@@ -173,15 +174,6 @@ export function watchStanding(env: ClientEnvironment, options: WatchOptions): Wa
 
   proceed();
   return { stop: finish };
-}
-
-function hintOf(reply: FetchReply, body: unknown): number {
-  if (typeof body === 'object' && body !== null && 'retry_after_ms' in body) {
-    const hint = Number(body.retry_after_ms);
-    if (Number.isFinite(hint)) return hint;
-  }
-  const seconds = Number(reply.header('retry-after'));
-  return Number.isFinite(seconds) ? seconds * 1000 : 0;
 }
 
 function parse(data: string): Standing | undefined {

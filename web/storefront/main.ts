@@ -1,8 +1,8 @@
 import { formatCountdown, formatInstant } from '../../src/gateway/pages/format.ts';
 import { liveWords } from '../../src/gateway/pages/live-words.ts';
+import { systemEnvironment } from '../../src/sdk/system.ts';
 import { type Watch, watchStanding } from '../../src/sdk/watch.ts';
 import type { Standing } from '../../src/wire/standing.ts';
-import { browser } from './environment.ts';
 
 /**
  * What the pages gain by script: clocks that run, a place that moves, no reload. The server has
@@ -11,6 +11,7 @@ import { browser } from './environment.ts';
  */
 const language = document.documentElement.lang.startsWith('zh') ? 'zh' : 'en';
 const words = liveWords[language];
+const browser = systemEnvironment();
 const calm = matchMedia('(prefers-reduced-motion: reduce)');
 
 let main = document.querySelector('main') as HTMLElement;

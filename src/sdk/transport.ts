@@ -1,0 +1,90 @@
+import type { ClientEnvironment, FetchReply } from './environment.ts';
+import type { Reads } from './reads.ts';
+import type { RetryBucket } from './retry.ts';
+import type { Telemetry } from './telemetry.ts';
+
+/** A reply, or the news that there was none: the request may or may not have arrived. */
+export type Answer =
+  | {
+      readonly kind: 'reply';
+      readonly status: number;
+      /** 0 where the server gave no hint. */
+      readonly retryAfterMs: number;
+      readonly body: unknown;
+    }
+  | { readonly kind: 'lost' };
+
+export interface Transport {
+  readonly env: ClientEnvironment;
+  readonly bucket: RetryBucket;
+  readonly telemetry: Telemetry;
+  readonly reads: Reads;
+  newRequestId(): string;
+  /** One attempt. Never rejects. */
+  call(
+    method: 'GET' | 'POST' | 'DELETE',
+    path: string,
+    body?: unknown,
+    headers?: Readonly<Record<string, string>>,
+    signal?: AbortSignal,
+  ): Promise<Answer>;
+}
+
+/** A request without an answer for so long is lost, ms. */
+const answerMs = 10_000;
+
+export function makeTransport(
+  parts: Pick<Transport, 'env' | 'bucket' | 'telemetry' | 'reads'>,
+  base: string,
+  credentials: () => Readonly<Record<string, string>>,
+): Transport {
+  const { env } = parts;
+  return {
+    ...parts,
+    newRequestId: () => `req_${env.token()}`,
+    async call(method, path, body, headers = {}, signal) {
+      parts.telemetry.add('requests');
+      const abort = new AbortController();
+      const cancel = env.after(answerMs, () => abort.abort());
+      const stop = (): void => abort.abort();
+      signal?.addEventListener('abort', stop);
+      try {
+        const reply = await env.fetch(base + path, {
+          method,
+          headers: {
+            accept: 'application/json',
+            ...credentials(),
+            ...(body === undefined ? {} : { 'content-type': 'application/json' }),
+            ...headers,
+          },
+          ...(body === undefined ? {} : { body: JSON.stringify(body) }),
+          signal: abort.signal,
+        });
+        const content = reply.status === 204 ? null : await reply.json();
+        if (reply.status < 500) parts.bucket.success();
+        return {
+          kind: 'reply',
+          status: reply.status,
+          retryAfterMs: retryHintMs(reply, content),
+          body: content,
+        };
+      } catch {
+        // Refused, reset, cut off, too late, or no JSON: whether it arrived is not known.
+        return { kind: 'lost' };
+      } finally {
+        cancel();
+        signal?.removeEventListener('abort', stop);
+      }
+    },
+  };
+}
+
+/** The exact hint where the body has one, else the header's whole seconds. */
+export function retryHintMs(reply: FetchReply, body: unknown): number {
+  if (typeof body === 'object' && body !== null && 'retry_after_ms' in body) {
+    const hint = Number(body.retry_after_ms);
+    if (Number.isFinite(hint)) return Math.max(0, hint);
+  }
+  const seconds = Number(reply.header('retry-after'));
+  return Number.isFinite(seconds) ? Math.max(0, seconds * 1000) : 0;
+}
