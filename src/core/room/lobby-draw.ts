@@ -21,7 +21,7 @@ const mergeSlice = 131_072;
  * `hasTies`, feed them all to `addTied` once more.
  */
 export class LobbyDraw {
-  readonly #drawer: Drawer | undefined;
+  readonly #drawer: Pick<Drawer, 'keyOf'> | undefined;
   readonly #weighted: boolean;
   readonly #lanes = new Map<
     string,
@@ -30,7 +30,7 @@ export class LobbyDraw {
   #done = false;
 
   /** Without a drawer the order is that of arrival. */
-  constructor(mode: RoomMode, drawer: Drawer | undefined) {
+  constructor(mode: RoomMode, drawer: Pick<Drawer, 'keyOf'> | undefined) {
     this.#drawer = drawer;
     this.#weighted = mode === 'weighted';
   }

@@ -16,7 +16,12 @@ import { WaveBook } from './wave-book.ts';
 
 /** What happened to an entry, in the order of the store's log. */
 export type RoomChange =
-  | { readonly kind: 'left'; readonly entryId: string; readonly sequence: number }
+  | {
+      readonly kind: 'left';
+      readonly entryId: string;
+      readonly sequence: number;
+      readonly atMs: number;
+    }
   | {
       readonly kind: 'claimed';
       readonly entryId: string;
@@ -223,7 +228,8 @@ export class RoomModel {
       if (position < 0) return;
       const wave = this.#decided.bypassed.get(change.sequence) ?? lane.waveAt(position);
       lane.markGone(position);
-      this.book.leave(change.sequence, lane.lane, wave === 0 ? undefined : wave, mode);
+      const given = wave === 0 ? undefined : wave;
+      this.book.leave(change.sequence, lane.lane, given, change.atMs, mode);
       return;
     }
     if (!this.hasLines) return;

@@ -138,7 +138,7 @@ describe('the lobby’s draw', () => {
 
   test('equal values stand in the order of ids', () => {
     // A drawer with two values only makes ties of nearly everybody.
-    const coarse = { keyOf: (entryId: string) => (entryId < 'M' ? 0.25 : 0.75) } as Drawer;
+    const coarse = { keyOf: (entryId: string) => (entryId < 'M' ? 0.25 : 0.75) };
     const draw = new LobbyDraw('draw', coarse);
     const entries = Array.from({ length: 40 }, (_, at) => entry(`p${at}`, at));
     for (const each of entries) draw.add('', each);

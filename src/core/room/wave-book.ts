@@ -171,7 +171,13 @@ export class WaveBook {
   }
 
   /** Somebody who was let in has left. `wave` is theirs; undefined where they were still waiting. */
-  leave(sequence: number, lane: string, wave: number | undefined, mode: SaleMode): void {
+  leave(
+    sequence: number,
+    lane: string,
+    wave: number | undefined,
+    atMs: number,
+    mode: SaleMode,
+  ): void {
     this.claimed.delete(sequence);
     const claim = this.#claims.get(sequence);
     if (claim !== undefined && claim.wave === wave) {
@@ -183,10 +189,12 @@ export class WaveBook {
       if (claim.state !== 'ended') return;
     }
     const record = wave === undefined ? undefined : this.#waves.get(wave);
-    if (record?.state !== 'open') return;
+    // Past the window they had missed it already, and are counted so.
+    if (record === undefined || record.state === 'revoked' || atMs >= record.claimBeforeMs) return;
     this.#count(record, lane).left += 1;
+    if (record.state === 'closed') this.#missed -= 1;
     if (claim?.state === 'ended' && claim.wave === wave) record.ended -= 1;
-    else this.yield.observe(false, mode);
+    else if (record.state === 'open') this.yield.observe(false, mode);
   }
 
   /**
