@@ -44,6 +44,8 @@ const longReasons: Readonly<Record<string, string>> = {
 /** Where running begins; everything in src/ and web/ must be reached from here. */
 const entryPoints: Readonly<Record<string, string>> = {
   'src/main.ts': 'the command',
+  'src/sdk/index.ts': 'sluice/client',
+  'web/console/main.ts': 'the operator’s page',
   'web/storefront/main.ts': 'the script of the pages',
 };
 

@@ -211,7 +211,7 @@ describe('submission', () => {
     expect(result.state).toBe('SUCCEEDED');
     expect(phone.requests('/submit')).toHaveLength(1);
     for (const { path } of phone.requests('/v1/requests'))
-      expect(path).toContain(`/${[...idsSent()][0]}?`);
+      expect(path).toContain(`/${String([...idsSent()][0])}?`);
   });
 
   it('sends the same id again once the server is sure that it holds nothing', async () => {
