@@ -1,5 +1,5 @@
 import { createAlgorithm } from '../limit/algorithms/create.ts';
-import { formatRate, milli, perSecond, type Rate } from '../limit/rate.ts';
+import { formatRate, perSecond, type Rate } from '../limit/rate.ts';
 import { keyText } from './counter.ts';
 import type { Match, Rule, RuleSet } from './model.ts';
 import { readMethods, readRoutes } from './model.ts';

@@ -75,7 +75,7 @@ export function covers(outer: TextPattern, inner: TextPattern): boolean {
 function safeRegex(body: string, source: string): RegExp {
   const refuse = (what: string): never => {
     throw new PatternError(
-      `found ${what} in "${source}"; allowed are expressions without look-around, back-references, repeated groups that repeat or branch inside, and with at most ${unboundedMax} of * + {n,}`,
+      `found ${what} in "${source}"; allowed is an expression without look-around, back-references, repeated groups that repeat or branch inside, and with at most ${unboundedMax} of * + {n,}`,
     );
   };
   const parts = scan(body, refuse);
