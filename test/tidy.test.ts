@@ -3,8 +3,10 @@ import { dirname, join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { describe, expect, test } from 'vitest';
 import { commandTree } from '../src/cli/program.ts';
+import { scripts } from '../src/stores/redis/scripts.ts';
 import { docCommands, docLinks } from './support/tidy/documents.ts';
 import type { Known } from './support/tidy/documents.ts';
+import { luaHeaders } from './support/tidy/lua.ts';
 import {
   bannedCallsRule,
   defaultExports,
@@ -36,6 +38,7 @@ const longReasons: Readonly<Record<string, string>> = {
   'test/contract/inventory-store.ts': 'a list of promises, read as one',
   'test/contract/limits.ts': 'a list of promises, read as one',
   'test/contract/order-store.ts': 'a list of promises, read as one',
+  'src/core/rules/engine.test.ts': 'a list of promises, read as one',
   'test/e2e/http-submit.test.ts': 'the contract of one route, case by case',
   'web/console/style.css': 'one look, sent as one file',
   'web/storefront/style.css': 'one look, sent as one file',
@@ -212,10 +215,50 @@ describe('the tree', () => {
   });
 });
 
+describe('Lua scripts', () => {
+  test('a header that is not a contract is found', () => {
+    const header = (text: string) =>
+      `--[[\n${text}\n\nKEYS\n  1 stock  hash  counters\nARGV\n  1 delta  units\nRETURNS\n  a number\n]]\nreturn 1`;
+    const contract = { name: 'a', keys: ['stock'], args: ['delta'] };
+    const said = luaHeaders(
+      [
+        file('lua/a.lua', header('a: adds.')),
+        file('lua/b.lua', header('a: adds.')),
+        file('lua/c.lua', 'return KEYS[1]'),
+        file('lua/d.lua', header('d: adds.').replace('1 delta', '2 delta')),
+        file('lua/e.lua', `${header('e: adds.')} + KEYS[2]`),
+        file('lua/f.lua', header('g: adds.').replace('  a number\n', '')),
+        file('lua/h.lua', header('h: adds.')),
+      ],
+      [
+        contract,
+        { ...contract, name: 'b', args: [] },
+        { ...contract, name: 'd' },
+        { ...contract, name: 'e' },
+        { ...contract, name: 'f' },
+        { ...contract, name: 'i' },
+      ],
+    );
+    expect(said).toEqual([
+      'lua/b.lua: its header calls it "a"',
+      'lua/b.lua: ARGV: header has delta; registry has ',
+      'lua/c.lua: no header (name: purpose, KEYS, ARGV, RETURNS)',
+      'lua/d.lua: ARGV: number 1 is missing',
+      'lua/e.lua: uses KEYS[2], its header has 1',
+      'lua/f.lua: its header calls it "g"',
+      'lua/f.lua: its header says no result',
+      'lua/h.lua: not in the registry',
+      'i.lua: in the registry, and not there',
+    ]);
+  });
+
+  test('every header says what the registry says', () => {
+    const ours = tree.filter(({ path }) => path.startsWith('src/'));
+    expect(luaHeaders(ours, Object.values(scripts))).toEqual([]);
+  });
+});
+
 describe('documents', () => {
-  const { scripts } = JSON.parse(readFileSync(join(root, 'package.json'), 'utf8')) as {
-    scripts: Record<string, string>;
-  };
   const surroundings = {
     environment: {},
     out: () => undefined,
@@ -231,7 +274,7 @@ describe('documents', () => {
       for (const name of readdirSync(join(root, folder))) paths.add(`${folder}/${name}`);
   paths.add('LICENSE').add('NOTICE');
   const known: Known = {
-    scripts: new Set(['test', 'start', ...Object.keys(scripts)]),
+    scripts: new Set(['test', 'start', ...Object.keys(manifest.scripts)]),
     benches: new Set(
       readdirSync(join(root, 'bench'))
         .filter((name) => name.endsWith('.bench.ts'))
