@@ -33,6 +33,8 @@ export interface Algorithm {
   note?(cells: Float64Array, at: number, nowUs: number): void;
   /** What is left now, rounded down. */
   leftMilli(cells: Float64Array, at: number, nowUs: number): number;
+  /** How long until as much is left as ever can be, µs; 0 when it is, `neverUs` when it never will. */
+  fullUs(cells: Float64Array, at: number, nowUs: number): number;
   /** Would forgetting this state change no decision in the caller's favour? */
   forgettable(cells: Float64Array, at: number, nowUs: number): boolean;
   /**

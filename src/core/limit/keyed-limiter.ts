@@ -227,6 +227,13 @@ export class KeyedLimiter {
     return this.#algorithm.leftMilli(this.#table.cells, this.#at, this.#now);
   }
 
+  /** How long until that counter is as good as new, µs; 0 for the shared overflow bucket. */
+  fullUs(): number {
+    if (this.#viaOverflow) return 0;
+    if (this.#at < 0) return this.#algorithm.fullUs(this.#scratch, 0, this.#now);
+    return this.#algorithm.fullUs(this.#table.cells, this.#at, this.#now);
+  }
+
   /** Thousandths of a token that this key has now; what a new key starts with when it is unknown. */
   peek(a: string, b: string, nowUs: number): number {
     return this.peekParts([a, b], nowUs);

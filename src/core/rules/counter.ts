@@ -116,6 +116,16 @@ export class RuleCounter {
     return this.#charged[0]?.leftMilli() ?? 0;
   }
 
+  /** How long until it is as good as new, µs. */
+  fullUs(): number {
+    return this.#charged[0]?.fullUs() ?? 0;
+  }
+
+  /** The limit that the last probe looked at: the rule's own, or that of a named value. */
+  get limit(): Rule['limit'] {
+    return this.#charged[0]?.limit ?? this.#rule.limit;
+  }
+
   /** A holder of a concurrency limit has finished. */
   release(parts: readonly string[], costMilli: number): void {
     const named = this.#overrides.get(encodeKey(parts));

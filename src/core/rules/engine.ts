@@ -72,8 +72,12 @@ export function release(holds: RuleHold[]): void {
 /** Where a rule stands with a request that it has just decided on. */
 export interface RuleStanding {
   readonly rule: Rule;
+  /** The rule's own limit, or that of a named value. */
+  readonly limit: Rule['limit'];
   readonly leftMilli: number;
   readonly waitUs: WaitUs;
+  /** Until everything is left again. */
+  readonly fullUs: number;
 }
 
 export interface RuleStats {
@@ -319,6 +323,9 @@ function charge(live: Live, sink: DecisionSink | undefined): void {
 
 function note(asked: readonly Live[], standings: RuleStanding[]): void {
   for (const { rule, counter, waitUs } of asked) {
-    if (rule.mode === 'enforce') standings.push({ rule, leftMilli: counter.leftMilli(), waitUs });
+    if (rule.mode !== 'enforce') continue;
+    const { limit } = counter;
+    const [leftMilli, fullUs] = [counter.leftMilli(), counter.fullUs()];
+    standings.push({ rule, limit, leftMilli, waitUs, fullUs });
   }
 }

@@ -38,6 +38,7 @@ export function concurrencyAlgorithm(spec: ConcurrencySpec): Algorithm {
       cells[at] = Math.max(0, (cells[at] ?? 0) - costMilli);
     },
     leftMilli: (cells, at) => Math.max(0, limitMilli - (cells[at] ?? 0)),
+    fullUs: (cells, at) => (cells[at] === 0 ? 0 : neverUs),
     forgettable: (cells, at) => cells[at] === 0,
     // Another algorithm knows of no holders.
     adopt(cells, at) {

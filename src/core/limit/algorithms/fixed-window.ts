@@ -45,6 +45,8 @@ export function fixedWindowAlgorithm(spec: FixedWindowSpec): Algorithm {
       cells[at + 1] = spent + costMilli;
     },
     leftMilli: (cells, at, nowUs) => limitMilli - spentAt(cells, at, nowUs),
+    fullUs: (cells, at, nowUs) =>
+      spentAt(cells, at, nowUs) === 0 ? 0 : startAt(cells, at, nowUs) + windowUs - nowUs,
     forgettable: (cells, at, nowUs) => nowUs - (cells[at] ?? 0) >= 2 * windowUs,
     adopt(cells, at, nowUs, leftMilli, ofMilli) {
       cells[at] = nowUs - (nowUs % windowUs);

@@ -68,6 +68,8 @@ export function leakyBucketAlgorithm(spec: LeakyBucketSpec): Algorithm {
         ? 0
         : Math.min(capacityMilli, floorDiv(room, perMilli) + milli);
     },
+    fullUs: (cells, at, nowUs) =>
+      perTick === 0 ? neverUs : drained(backlogAt(cells, at, nowUs), cells[at + 1] ?? 0, nowUs),
     forgettable: (cells, at, nowUs) => perTick > 0 && nowUs - (cells[at + 1] ?? 0) >= 2 * drainUs,
     adopt(cells, at, nowUs, leftMilli, ofMilli) {
       cells[at] = ofMilli === 0 ? 0 : mulDiv(allowed, ofMilli - leftMilli, ofMilli);

@@ -70,6 +70,11 @@ export function slidingLogAlgorithm(spec: SlidingLogSpec): Algorithm {
     },
     leftMilli: (cells, at, nowUs) =>
       (limit - ((cells[at + 1] ?? 0) - gone(cells, at, nowUs))) * milli,
+    fullUs(cells, at, nowUs) {
+      const count = cells[at + 1] ?? 0;
+      if (count - gone(cells, at, nowUs) === 0) return 0;
+      return instant(cells, at, count - 1) + windowUs - nowUs;
+    },
     forgettable(cells, at, nowUs) {
       const count = cells[at + 1] ?? 0;
       return count === 0 || instant(cells, at, count - 1) + 2 * windowUs <= nowUs;

@@ -89,6 +89,11 @@ export function slidingWindowAlgorithm(spec: SlidingWindowSpec): Algorithm {
       const left = (limitMilli - spentAt(cells, at, start)) * ticks - fading;
       return left <= 0 ? 0 : floorDiv(left, ticks);
     },
+    fullUs(cells, at, nowUs) {
+      const start = startAt(cells[at] ?? 0, nowUs);
+      if (spentAt(cells, at, start) > 0) return start + 2 * windowUs - nowUs;
+      return beforeAt(cells, at, start) > 0 ? start + windowUs - nowUs : 0;
+    },
     forgettable: (cells, at, nowUs) => nowUs - (cells[at] ?? 0) >= 2 * windowUs,
     adopt(cells, at, nowUs, leftMilli, ofMilli) {
       cells[at] = nowUs - (nowUs % windowUs);

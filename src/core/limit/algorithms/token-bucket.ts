@@ -47,6 +47,13 @@ export function tokenBucketAlgorithm(spec: TokenBucketSpec): TokenBucketAlgorith
       const level = levelAt(bucket, cells[at] ?? 0, cells[at + 1] ?? 0, nowUs);
       return Math.floor(level / bucket.unitsPerMilli);
     },
+    fullUs(cells, at, nowUs) {
+      const lastUs = cells[at + 1] ?? 0;
+      const level = levelAt(bucket, cells[at] ?? 0, lastUs, nowUs);
+      if (level >= bucket.capacityUnits) return 0;
+      const counted = countedTo(bucket, lastUs, nowUs);
+      return waitFor(bucket, level, counted, nowUs, bucket.capacityUnits);
+    },
     // A refusal writes nothing, so this is the time since the last charge. After two fill times the
     // bucket is full: forgetting it gives nothing that was not there.
     forgettable: (cells, at, nowUs) => nowUs - (cells[at + 1] ?? 0) >= idleUs,

@@ -112,6 +112,16 @@ export function warmUpAlgorithm(spec: WarmUpSpec): Algorithm {
       cells[at + 2] = 0;
     },
     leftMilli: (cells, at, nowUs) => Math.floor(levelAt(cells, at, nowUs) / perMilli),
+    fullUs(cells, at, nowUs) {
+      const lastUs = cells[at + 1] ?? 0;
+      const level = levelAt(cells, at, nowUs);
+      if (level >= capacity) return 0;
+      if (perTick === 0) return neverUs;
+      const cooled = isCold(lastUs, nowUs);
+      const [stored, warmth] = cooled ? [coldLevel, 0] : [cells[at] ?? 0, cells[at + 2] ?? 0];
+      const ticks = leastTicks((n) => stored + earned(warmth, n) >= capacity, slowFillTicks);
+      return (cooled ? nowUs : lastUs) + ticks * tickUs - nowUs;
+    },
     forgettable: (cells, at, nowUs) => isCold(cells[at + 1] ?? 0, nowUs),
     adopt(cells, at, nowUs, leftMilli, ofMilli) {
       cells[at] = ofMilli === 0 ? coldLevel : mulDiv(capacity, leftMilli, ofMilli);
