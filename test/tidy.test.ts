@@ -44,12 +44,22 @@ const longReasons: Readonly<Record<string, string>> = {
   'web/storefront/style.css': 'one look, sent as one file',
 };
 
+const manifest = JSON.parse(readFileSync(join(root, 'package.json'), 'utf8')) as {
+  readonly scripts: Readonly<Record<string, string>>;
+  readonly exports: Readonly<Record<string, unknown>>;
+};
+
 /** Where running begins; everything in src/ and web/ must be reached from here. */
 const entryPoints: Readonly<Record<string, string>> = {
   'src/main.ts': 'the command',
-  'src/sdk/index.ts': 'sluice/client',
-  'web/console/main.ts': 'the operator’s page',
+  'web/console/main.ts': 'the script of the operator page',
   'web/storefront/main.ts': 'the script of the pages',
+  ...Object.fromEntries(
+    [...JSON.stringify(manifest.exports).matchAll(/"\.\/dist\/([^"]+)\.js"/g)].map(([, name]) => [
+      `src/${name}.ts`,
+      'what the package exports',
+    ]),
+  ),
 };
 
 const file = (path: string, text: string): SourceFile => ({ path, text });
