@@ -84,6 +84,7 @@ export class Exchanges {
       headers.push('Content-Length', String(length));
     }
     if (this.#closing || leavesBodyBehind(request)) headers.push('Connection', 'close');
+    else if (!request.complete) discardBody(request);
     response.writeHead(answer.status, headers);
     endInOneWrite(response, body, length);
   }
@@ -107,13 +108,26 @@ function endInOneWrite(response: ServerResponse, body: string, length: number): 
 }
 
 /**
- * A small rest of a body that nobody read is drained by Node, so that the connection can be used
- * again; one that is large, or of a length that nobody said, would be read for nothing.
+ * A small rest of a body that nobody read is drained, so that the connection can be used again; one
+ * that is large, of a length that nobody said, or held back until a go-ahead that will not come, ends
+ * the connection.
  */
 function leavesBodyBehind(request: IncomingMessage): boolean {
   if (request.complete) return false;
-  const length = request.headers['content-length'];
+  const { headers } = request;
+  if (headers.expect !== undefined) return true;
+  const length = headers['content-length'];
   return length === undefined
-    ? request.headers['transfer-encoding'] !== undefined
+    ? headers['transfer-encoding'] !== undefined
     : Number(length) > bodyMaxBytes;
+}
+
+/**
+ * Node discards the body of a request that was answered unread, but only after the answer has gone
+ * out; until then it buffers what comes. Told now, it never buffers. `_dump` is its own name for it.
+ */
+function discardBody(request: IncomingMessage): void {
+  const dumpable: { _dump?: unknown } = request as unknown as { _dump?: unknown };
+  if (typeof dumpable._dump === 'function') dumpable._dump();
+  else request.resume();
 }

@@ -1,8 +1,6 @@
 import {
-  createHmac,
   createPrivateKey,
   createPublicKey,
-  createSecretKey,
   sign as signBytes,
   verify as verifyBytes,
 } from 'node:crypto';
@@ -10,6 +8,7 @@ import type { KeyObject } from 'node:crypto';
 import type { TokenKey } from '../core/pass/key-ring.ts';
 import type { Mac } from '../core/pass/path-id.ts';
 import type { TextCodec } from '../core/pass/token.ts';
+import { hmacSha256 } from './hmac.ts';
 
 /**
  * Keys on node:crypto: synchronous, because a thread pool costs more than an HMAC, and prepared once,
@@ -33,9 +32,7 @@ export function hs256Key(kid: string, secret: Uint8Array): TokenKey {
       `secret of key "${kid}" has ${secret.length} bytes; HS256 needs at least ${secretMinBytes}`,
     );
   }
-  const key = createSecretKey(secret);
-  const mac = (input: string): string =>
-    createHmac('sha256', key).update(input).digest('base64url');
+  const mac = hmacSha256(secret);
   return {
     kid,
     algorithm: 'HS256',
@@ -50,7 +47,7 @@ export function hs256Key(kid: string, secret: Uint8Array): TokenKey {
  * Equality whose time depends on the lengths alone. For short texts three times as fast as turning
  * both into buffers for `timingSafeEqual`, and a submit does it twice.
  */
-function sameText(expected: string, found: string): boolean {
+export function sameText(expected: string, found: string): boolean {
   if (found.length !== expected.length) return false;
   let difference = 0;
   for (let at = 0; at < expected.length; at += 1) {
@@ -103,6 +100,5 @@ export function tokenKey(kid: string, material: KeyMaterial): TokenKey {
 
 /** HMAC-SHA-256 for path ids and nonces. */
 export function macOf(secret: Uint8Array): Mac {
-  const key = createSecretKey(secret);
-  return (message) => createHmac('sha256', key).update(message).digest('base64url');
+  return hmacSha256(secret);
 }

@@ -1,9 +1,9 @@
-import { createHmac, createSecretKey, timingSafeEqual } from 'node:crypto';
 import { passSkewMs, tokenMaxBytes } from '../../core/bounds.ts';
 import { isSeconds } from '../../core/pass/pass.ts';
 import { parseObject, type RawClaims } from '../../core/pass/token.ts';
 import type { IdentityResult, IdentityVerifier } from '../../pipeline/identity.ts';
-import { nodeTextCodec } from '../../pipeline/keys.ts';
+import { hmacSha256 } from '../../pipeline/hmac.ts';
+import { nodeTextCodec, sameText } from '../../pipeline/keys.ts';
 import { type ClaimNames, claimedPersonReader, personOfClaims } from './claims.ts';
 
 /** What a foreign JWT must say beside its signature. */
@@ -29,7 +29,7 @@ export function secretIdentity(secret: string, demands: JwtDemands): IdentityVer
       `identity.secret has ${bytes.length} bytes; HS256 needs at least ${secretMinBytes}`,
     );
   }
-  const key = createSecretKey(bytes);
+  const mac = hmacSha256(bytes);
   const knownHeaders = new Set<string>();
 
   function verify(token: string, nowMs: number): IdentityResult {
@@ -39,13 +39,7 @@ export function secretIdentity(secret: string, demands: JwtDemands): IdentityVer
     if (parts.length !== 3 || !header || !payload || !signature) return refused('structure');
     const headerKnown = knownHeaders.has(header);
     if (!headerKnown && !isPlainHs256(header)) return refused('algorithm');
-    const expected = Buffer.from(
-      createHmac('sha256', key).update(`${header}.${payload}`).digest('base64url'),
-    );
-    const found = Buffer.from(signature);
-    if (found.length !== expected.length || !timingSafeEqual(found, expected)) {
-      return refused('signature');
-    }
+    if (!sameText(mac(`${header}.${payload}`), signature)) return refused('signature');
     if (!headerKnown && knownHeaders.size < knownHeadersMax) knownHeaders.add(header);
     const claims = parseObject(nodeTextCodec.decode(payload));
     if (claims === undefined) return refused('payload');
