@@ -235,6 +235,8 @@ export interface PaymentStore {
   ): Promise<readonly Payment[]>;
   ofOrder(orderId: string): Promise<readonly Payment[]>;
   byId(paymentId: string): Promise<Payment | undefined>;
+  /** Confirmed payments whose order is not paid by them: none, unless something is broken. */
+  misplaced(limit: number): Promise<readonly Payment[]>;
   /** Money that found no order: remembered, for the operator; oldest first. */
   unmatched(limit: number): Promise<readonly PaymentEvent[]>;
 }

@@ -72,6 +72,16 @@ export function paymentStore(sql: Sql): PaymentStore {
       );
       return row === undefined ? undefined : toPayment(row);
     },
+    async misplaced(limit) {
+      const rows = await sql.query<PaymentRow>(
+        `SELECT ${paymentColumns} FROM payments p WHERE state = 'CONFIRMED' AND NOT EXISTS (
+           SELECT 1 FROM orders o
+           WHERE o.order_id = p.order_id AND o.state = 'PAID' AND o.paid_by = p.payment_id)
+         ORDER BY created_at_ms LIMIT $1`,
+        [limit],
+      );
+      return rows.map(toPayment);
+    },
     async unmatched(limit) {
       const rows = await sql.query<EventRow>(
         `SELECT provider, event_id, intent_id, order_id, outcome, amount_minor, currency

@@ -1,0 +1,89 @@
+import type { SkuKey } from '../core/activity.ts';
+import { UnknownSkuError } from '../ports/errors.ts';
+import type { InventoryStore, RequestRecord, StockMark } from '../ports/inventory-store.ts';
+import type { LiveOrder, OrderStore } from '../ports/order-store.ts';
+import type { Clock } from '../ports/clock.ts';
+
+/**
+ * Builds a SKU's stock in the inventory store anew from what the durable side knows, after the store
+ * has lost some or all of it.
+ *
+ *     pause ─► work off the queue that survives ─► raise the durable generation ─► rebuild ─► resume
+ *
+ * Raising the generation is the point of no return: from then on the durable side refuses every older
+ * message, so that nothing that the rebuilt stock does not know can still become an order. Died after
+ * it, the inventory store is paused and a generation behind; running this again, or the
+ * reconciliation, which sees that, ends it.
+ */
+export interface RebuildParts {
+  readonly inventory: Pick<InventoryStore, 'mark' | 'setPaused' | 'rebuild'>;
+  readonly orders: Pick<OrderStore, 'stock' | 'raiseGeneration' | 'liveOrders'>;
+  readonly clock: Clock;
+  /** Works off what the queue still holds of this SKU, for a bounded time. */
+  readonly drain?: (sku: SkuKey) => Promise<void>;
+  /** Names of the SKU's seats, where it has some and the store may have forgotten them. */
+  readonly seats?: (sku: SkuKey) => readonly string[] | undefined;
+}
+
+export interface RebuildReason {
+  readonly who: string;
+  readonly why: string;
+}
+
+/** Orders in one page of the durable side. */
+const page = 1_000;
+
+/** Epochs of one generation: none of an older one is ever as high. */
+const epochsPerGeneration = 2 ** 20;
+
+/** Resolves to the new mark. Rejects with UnknownSkuError where the durable side has no such SKU. */
+export async function rebuildSku(
+  parts: RebuildParts,
+  sku: SkuKey,
+  reason: RebuildReason,
+): Promise<StockMark> {
+  const { inventory, orders, clock } = parts;
+  const before = await inventory.mark(sku);
+  if (before !== undefined) await inventory.setPaused(sku, true);
+  await parts.drain?.(sku);
+
+  const durable = await orders.stock(sku);
+  if (durable === undefined) throw new UnknownSkuError(sku.activityId, sku.skuId);
+  const generation = Math.max(durable.generation, before?.generation ?? 0) + 1;
+  await orders.raiseGeneration(sku, generation, { ...reason, nowMs: clock.wallMs() });
+
+  const live: RequestRecord[] = [];
+  for (let after: string | undefined; ; ) {
+    const orderPage = await orders.liveOrders(sku, after, page);
+    for (const entry of orderPage) live.push(recordOf(entry, generation));
+    after = orderPage.at(-1)?.order.reservationId;
+    if (orderPage.length < page) break;
+  }
+  const now = await orders.stock(sku);
+  const seats = parts.seats?.(sku);
+  await inventory.rebuild(sku, {
+    total: now?.total ?? durable.total,
+    generation,
+    stockEpoch: Math.max(before?.stockEpoch ?? 0, generation * epochsPerGeneration),
+    live,
+    ...(seats === undefined ? {} : { seats }),
+  });
+  return inventory.setPaused(sku, false);
+}
+
+function recordOf({ order, nonce, fingerprint }: LiveOrder, generation: number): RequestRecord {
+  return {
+    requestId: order.requestId,
+    userId: order.userId,
+    personId: order.personId,
+    fingerprint,
+    nonce,
+    reservationId: order.reservationId,
+    quantity: order.quantity,
+    ...(order.seats === undefined ? {} : { seats: order.seats }),
+    reservedAtMs: order.createdAtMs,
+    deadlineMs: order.payBeforeMs,
+    generation,
+    state: 'ordered',
+  };
+}
