@@ -71,7 +71,7 @@ export class Crowd implements Scene {
   #loop: TimerHandle | undefined;
   #lastPoolTickMs = 0;
   #noiseSent = 0;
-  readonly #begun: Uint8Array;
+  readonly #arrivedAlready: Uint8Array;
 
   constructor(plan: CrowdPlan, clock: Clock, timers: Timers) {
     this.#plan = plan;
@@ -87,7 +87,7 @@ export class Crowd implements Scene {
     this.witness = new Witness(this.series, (skuId) => limits.get(skuId) ?? 1);
     this.writer = new RequestWriter(plan.origin, plan.activityId, this.people);
     this.#wheel = new Wheel(plan.people, this.startMs);
-    this.#begun = new Uint8Array(plan.people);
+    this.#arrivedAlready = new Uint8Array(plan.people);
     this.#pool = new HttpPool<CallKind>(
       plan.origin,
       {
@@ -95,7 +95,7 @@ export class Crowd implements Scene {
         maxConnections: plan.maxConnections ?? poolLimitsDefault.maxConnections,
       },
       {
-        sent: (call, nowMs) => this.#sent(call, nowMs),
+        begun: (call, nowMs) => this.#begun(call, nowMs),
         replied: (call, reply, nowMs) => this.#replied(call, reply, nowMs),
         failed: (call, reason, nowMs) => this.#failed(call, reason, nowMs),
       },
@@ -154,7 +154,16 @@ export class Crowd implements Scene {
       this.people.used[person] = ((this.people.used[person] ?? 0) + 1) % 60_000;
     }
     const now = this.now();
-    const call: CrowdCall = { kind, person, detail, text, dueMs: now, sentMs: 0, settled: false };
+    const call: CrowdCall = {
+      kind,
+      person,
+      detail,
+      text,
+      dueMs: now,
+      sentMs: 0,
+      begun: false,
+      settled: false,
+    };
     this.series.add('requests', now);
     this.#pool.send(call);
     return call;
@@ -248,9 +257,9 @@ export class Crowd implements Scene {
     }
   }
 
-  #sent(call: CrowdCall, nowMs: number): void {
-    if (this.#begun[call.person] === 1) return;
-    this.#begun[call.person] = 1;
+  #begun(call: CrowdCall, nowMs: number): void {
+    if (this.#arrivedAlready[call.person] === 1) return;
+    this.#arrivedAlready[call.person] = 1;
     const lateMs = nowMs - this.startMs - this.people.arrivalMs(call.person);
     if (lateMs > this.worstLatenessMs) this.worstLatenessMs = lateMs;
     if (lateMs <= arrivalToleranceMs) this.arrivalsStarted += 1;

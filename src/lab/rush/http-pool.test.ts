@@ -73,7 +73,16 @@ async function serve(onConnection: (socket: Socket) => void): Promise<URL> {
 
 function callOf(detail: number): Call {
   const text = `GET /${detail} HTTP/1.1\r\nHost: x\r\n\r\n`;
-  return { kind: 'test', person: 0, detail, text, dueMs: 0, sentMs: 0, settled: false };
+  return {
+    kind: 'test',
+    person: 0,
+    detail,
+    text,
+    dueMs: 0,
+    sentMs: 0,
+    begun: false,
+    settled: false,
+  };
 }
 
 /** Sends calls and resolves with what became of each, in order of their numbers. */
@@ -99,7 +108,7 @@ async function outcomes(
       origin,
       { ...poolLimitsDefault, ...limits },
       {
-        sent: () => undefined,
+        begun: () => undefined,
         replied: (call, reply: Reply) => note(call, `${reply.status} ${reply.body}`),
         failed: (call, reason) => note(call, reason),
       },

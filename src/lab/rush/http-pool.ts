@@ -2,7 +2,7 @@ import { connect as connectPlain } from 'node:net';
 import type { Socket } from 'node:net';
 import { connect as connectTls } from 'node:tls';
 import type { Clock } from '../../ports/clock.ts';
-import { ReplyParser } from './reply-parser.ts';
+import { ReplyParser, headerOf } from './reply-parser.ts';
 import type { Reply } from './reply-parser.ts';
 
 /** One request on its way; plain data, so that a million of them in a run cost no closures. */
@@ -18,13 +18,18 @@ export interface Call<Kind extends string = string> {
   readonly dueMs: number;
   /** When it was written; 0 before that. */
   sentMs: number;
+  begun: boolean;
   settled: boolean;
 }
 
 export type FailureReason = 'refused' | 'reset' | 'timeout' | 'bad_reply' | 'closed';
 
 export interface Sink<Kind extends string> {
-  sent(call: Call<Kind>, nowMs: number): void;
+  /**
+   * The generator has done its part: the request is written, or a connection is being opened for it.
+   * From here on it is the server that makes it wait.
+   */
+  begun(call: Call<Kind>, nowMs: number): void;
   replied(call: Call<Kind>, reply: Reply, nowMs: number): void;
   /** The fate at the server is unknown, except for `refused`, which reached nobody. */
   failed(call: Call<Kind>, reason: FailureReason, nowMs: number): void;
@@ -34,18 +39,18 @@ export interface PoolLimits {
   readonly maxConnections: number;
   /** An answer that takes longer counts as lost. */
   readonly replyTimeoutMs: number;
-  /** Idle connections are dropped after this; below the server's own, so that no request meets a closing socket. */
+  /** Idle connections are dropped after this, or a second before the server says that it would. */
   readonly idleMs: number;
+  /** Connections being opened at once. */
+  readonly maxConnecting: number;
 }
 
 export const poolLimitsDefault: PoolLimits = {
   maxConnections: 4_096,
   replyTimeoutMs: 15_000,
-  idleMs: 4_000,
+  idleMs: 20_000,
+  maxConnecting: 2_048,
 };
-
-/** Connections being opened at once: below the shortest usual listen backlog (511). */
-const connectingMax = 256;
 
 interface Connection<Kind extends string> {
   readonly socket: Socket;
@@ -77,7 +82,11 @@ export class HttpPool<Kind extends string> {
   #busy = 0;
   #queue: Call<Kind>[] = [];
   #queueHead = 0;
+  /** Calls in line before this place are begun: a connection is being opened for each. */
+  #begunHead = 0;
   #closed = false;
+  #idleMs: number;
+  #idleKnown = false;
   readonly #readBuffer = Buffer.allocUnsafeSlow(64 * 1024);
 
   constructor(origin: URL, limits: PoolLimits, sink: Sink<Kind>, clock: Clock) {
@@ -85,6 +94,7 @@ export class HttpPool<Kind extends string> {
     this.#secure = origin.protocol === 'https:';
     this.#port = origin.port === '' ? (this.#secure ? 443 : 80) : Number(origin.port);
     this.#limits = limits;
+    this.#idleMs = limits.idleMs;
     this.#sink = sink;
     this.#clock = clock;
   }
@@ -136,7 +146,7 @@ export class HttpPool<Kind extends string> {
         this.#lose(connection, 'timeout');
       } else if (connection.state === 'connecting' && age > this.#limits.replyTimeoutMs) {
         this.#lose(connection, 'refused');
-      } else if (connection.state === 'free' && age > this.#limits.idleMs) {
+      } else if (connection.state === 'free' && age > this.#idleMs) {
         const at = this.#free.indexOf(connection);
         if (at >= 0) this.#free.splice(at, 1);
         this.#kill(connection);
@@ -151,6 +161,7 @@ export class HttpPool<Kind extends string> {
     const left = this.#queue.slice(this.#queueHead);
     this.#queue = [];
     this.#queueHead = 0;
+    this.#begunHead = 0;
     for (const call of left) this.#fail(call, 'closed');
   }
 
@@ -173,17 +184,27 @@ export class HttpPool<Kind extends string> {
     this.#busy += 1;
     call.sentMs = now;
     connection.socket.write(call.text, 'latin1');
-    this.#sink.sent(call, now);
+    this.#begin(call, now);
+  }
+
+  #begin(call: Call<Kind>, now: number): void {
+    if (call.begun) return;
+    call.begun = true;
+    this.#sink.begun(call, now);
   }
 
   /** Opens as many connections as there are requests in line, within the limits. */
   #open(): void {
     while (
       this.waiting > this.#connecting &&
-      this.#connecting < connectingMax &&
+      this.#connecting < this.#limits.maxConnecting &&
       this.#all.size < this.#limits.maxConnections
     ) {
       this.#connect();
+      this.#begunHead = Math.max(this.#begunHead, this.#queueHead);
+      const call = this.#queue[this.#begunHead];
+      if (call !== undefined) this.#begin(call, this.#now());
+      this.#begunHead += 1;
     }
   }
 
@@ -246,6 +267,7 @@ export class HttpPool<Kind extends string> {
     }
     connection.call = undefined;
     this.#busy -= 1;
+    this.#heedKeepAlive(reply);
     if (reply.closes) {
       connection.state = 'free';
       this.#kill(connection);
@@ -255,6 +277,15 @@ export class HttpPool<Kind extends string> {
       this.#sink.replied(call, reply, this.#now());
     }
     this.#pump();
+  }
+
+  /** Servers that close idle connections may say when; then we close first, and no request is lost to it. */
+  #heedKeepAlive(reply: Reply): void {
+    if (this.#idleKnown) return;
+    this.#idleKnown = true;
+    const told = /timeout=(\d+)/.exec(headerOf(reply.head, 'keep-alive') ?? '')?.[1];
+    if (told === undefined) return;
+    this.#idleMs = Math.min(this.#idleMs, Math.max(500, Number(told) * 1000 - 1_000));
   }
 
   #release(connection: Connection<Kind>): void {
@@ -277,6 +308,7 @@ export class HttpPool<Kind extends string> {
     }
     if (this.#queueHead > 1024 && this.#queueHead * 2 > this.#queue.length) {
       this.#queue = this.#queue.slice(this.#queueHead);
+      this.#begunHead = Math.max(0, this.#begunHead - this.#queueHead);
       this.#queueHead = 0;
     }
     this.#open();
