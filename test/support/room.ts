@@ -104,6 +104,13 @@ export class RoomWorld {
     });
   }
 
+  /** A room whose control has published once, so that the door is open. */
+  static async started(options: RoomWorldOptions = {}): Promise<RoomWorld> {
+    const made = new RoomWorld(options);
+    await made.loop.runOnce();
+    return made;
+  }
+
   /** Another control process over the same store, as after a restart. */
   newLoop(store: AdmissionStore = this.store): RoomLoop {
     return new RoomLoop({
