@@ -1,5 +1,9 @@
 import { type ChildProcess, fork } from 'node:child_process';
+import { mkdtempSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
+import { build } from 'esbuild';
 import { systemClock } from '../src/app/system.ts';
 import {
   isMain,
@@ -42,9 +46,8 @@ class ServerProcess {
   readonly #child: ChildProcess;
   port = 0;
 
-  constructor() {
-    const path = fileURLToPath(new URL('./support/refuse-server.ts', import.meta.url));
-    this.#child = fork(path, { execArgv: ['--import', 'tsx'] });
+  constructor(program: string) {
+    this.#child = fork(program, { execArgv: [] });
   }
 
   async start(order: Order): Promise<this> {
@@ -75,6 +78,28 @@ class ServerProcess {
   }
 }
 
+/**
+ * The server as plain JavaScript in one file, as a build makes it: a loader that compiles on the fly
+ * adds code of its own to every function, and would be measured too.
+ */
+async function bundledServer(folder: string): Promise<string> {
+  const outfile = join(folder, 'refuse-server.mjs');
+  await build({
+    entryPoints: [fileURLToPath(new URL('./support/refuse-server.ts', import.meta.url))],
+    outfile,
+    bundle: true,
+    platform: 'node',
+    format: 'esm',
+    target: 'node20',
+    // Some dependencies are CommonJS, and ask for what an ES module does not have.
+    banner: {
+      js: "import { createRequire as makeRequire } from 'node:module'; const require = makeRequire(import.meta.url);",
+    },
+    logLevel: 'warning',
+  });
+  return outfile;
+}
+
 interface KindResult {
   readonly kind: RefusalKind;
   readonly status: number;
@@ -87,15 +112,16 @@ interface KindResult {
 }
 
 async function measure(
+  program: string,
   kind: RefusalKind,
   requests: readonly Buffer[],
   size: RefuseSize,
 ): Promise<KindResult> {
-  const ours = await new ServerProcess().start({ start: 'sluice', kind });
+  const ours = await new ServerProcess(program).start({ start: 'sluice', kind });
   // Until limits are used up, and the sold-out filter is there, answers are of other stages.
   await closedLoad(ours.port, requests.slice(0, 2_000), size.connections);
   const answer = await oneAnswer(ours.port, requests[0] ?? Buffer.alloc(0));
-  const bare = await new ServerProcess().start({ start: 'bare', answer });
+  const bare = await new ServerProcess(program).start({ start: 'bare', answer });
   const status = Number(answer.slice(9, 12));
   const times = new Map([
     [ours, { cpu: [] as number[], perS: [] as number[] }],
@@ -136,8 +162,14 @@ export async function refuse(
 ): Promise<{ readonly report: Report; readonly header: Row; readonly rows: readonly Row[] }> {
   const requests = submitRequests(size.requests, systemClock.wallMs());
   const results: KindResult[] = [];
-  for (const kind of [...earlyKinds, 'after_identity'] as const) {
-    results.push(await measure(kind, requests, size));
+  const folder = mkdtempSync(join(tmpdir(), 'sluice-bench-'));
+  try {
+    const program = await bundledServer(folder);
+    for (const kind of [...earlyKinds, 'after_identity'] as const) {
+      results.push(await measure(program, kind, requests, size));
+    }
+  } finally {
+    rmSync(folder, { recursive: true });
   }
   const early = results.filter(({ kind }) => kind !== 'after_identity');
   const late = results.find(({ kind }) => kind === 'after_identity');
