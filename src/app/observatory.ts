@@ -201,6 +201,11 @@ export class Observatory {
           log.error('worker_trouble', error, { stage: worker, reason: event.kind });
         }
       },
+      onReconciled: ({ counts }) => {
+        for (const [reason, count] of Object.entries(counts)) {
+          if (count > 0) log.warn('reconciled', { reason, cost: count });
+        }
+      },
       onError: (what, error) => log.error('fault', error, { detail: what }),
     };
   }

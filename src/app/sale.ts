@@ -13,6 +13,8 @@ import type { Backlog, OrderMessage } from '../ports/order-queue.ts';
 import type { CommitFate, RestockDue } from '../ports/order-store.ts';
 import type { StockMark } from '../ports/inventory-store.ts';
 import type { Random } from '../ports/random.ts';
+import { type RebuildParts, rebuildSku } from '../workers/rebuild.ts';
+import { Reconciliation, type ReconcileReport } from '../workers/reconciliation.ts';
 import type { Stores } from './embedded-stores.ts';
 import type { Keys } from './keys-folder.ts';
 import { Rooms } from './rooms.ts';
@@ -50,11 +52,15 @@ export interface SaleHooks {
   onTrouble(sku: SkuKey, trouble: Trouble): void;
   onSoldOut(sku: SkuKey, soldOut: boolean): void;
   onWorkerEvent(worker: string, event: { readonly kind: string }): void;
+  onReconciled(report: ReconcileReport): void;
   onError(what: string, error: unknown): void;
 }
 
 /** What one reservation step may take before the waves slow down, ms. */
 const reserveBudgetMs = 100;
+
+/** Batches worked off before a rebuild: bounds the pause of the SKU. */
+const drainPassesMax = 1_000;
 
 /** Between two looks at stock and backlog, ms: the sold-out flags' heartbeat, well inside their TTL. */
 const lookEveryMs = 500;
@@ -68,6 +74,7 @@ export class Sale {
   readonly passes: PassVerifier;
   readonly rooms: Rooms;
   readonly workers: SaleWorkers;
+  readonly reconciliation: Reconciliation;
   readonly #parts: SaleParts;
   readonly #marks = new Map<string, StockMark>();
   readonly #rebuiltAtMs = new Map<string, number>();
@@ -142,6 +149,48 @@ export class Sale {
       onSettled: (messages, fates) => this.#settled(messages, fates),
       onReturned: (returned) => this.#returned(returned),
     });
+    this.reconciliation = new Reconciliation({
+      ...this.#rebuildParts(),
+      inventory: stores.inventory,
+      queue: stores.queue,
+      orders: stores.orders,
+      clock,
+      timers,
+      random,
+      skus: () => this.skus(),
+      onReport: (report) => hooks.onReconciled(report),
+      onError: (error) => hooks.onError('reconciliation', error),
+    });
+  }
+
+  /** Every SKU on sale. */
+  skus(): readonly SkuKey[] {
+    return this.#parts.activities.flatMap(({ activityId, skus }) =>
+      skus.map(({ skuId }) => ({ activityId, skuId })),
+    );
+  }
+
+  /** Builds one SKU's inventory anew from the durable orders, as a new generation. */
+  async rebuild(sku: SkuKey, who: string, why: string): Promise<void> {
+    const { inventory, orders } = this.#parts.stores;
+    const parts = { inventory, orders, clock: this.#parts.clock, ...this.#rebuildParts() };
+    const mark = await rebuildSku(parts, sku, { who, why });
+    this.#rebuiltAtMs.set(nameOf(sku), this.#parts.clock.wallMs());
+    this.#learn(sku, mark);
+  }
+
+  /** What the queue still holds is turned into orders first: those people lose nothing. */
+  #rebuildParts(): Pick<RebuildParts, 'drain' | 'seats'> {
+    return {
+      drain: async () => {
+        for (let pass = 0; pass < drainPassesMax; pass += 1) {
+          const { received, blocked } = await this.workers.orders.runOnce(0);
+          if (received === 0 || blocked) return;
+        }
+      },
+      seats: ({ activityId, skuId }) =>
+        this.activities.get(activityId)?.skus.find((sku) => sku.skuId === skuId)?.seats,
+    };
   }
 
   /** Everything begins; resolves once stock has been looked at and every room has a release state. */
@@ -149,6 +198,7 @@ export class Sale {
     await this.#look();
     await this.rooms.start();
     this.workers.start();
+    this.reconciliation.start();
     this.#timer = this.#parts.timers.every(lookEveryMs, () => {
       this.#looking ??= this.#look().finally(() => {
         this.#looking = undefined;
@@ -160,7 +210,7 @@ export class Sale {
   async stop(): Promise<void> {
     this.#timer?.cancel();
     await this.#looking;
-    await Promise.all([this.rooms.stop(), this.workers.stop()]);
+    await Promise.all([this.rooms.stop(), this.workers.stop(), this.reconciliation.stop()]);
   }
 
   /** Messages between reservation and order, as last looked at. */
@@ -172,11 +222,6 @@ export class Sale {
   get lookAgeMs(): number | undefined {
     if (this.#lookedAtUs === undefined) return undefined;
     return (this.#parts.clock.monoUs() - this.#lookedAtUs) / 1000;
-  }
-
-  /** The stock of this SKU was rebuilt after a loss: unknown requests of before are lost. */
-  noteRebuilt(sku: SkuKey): void {
-    this.#rebuiltAtMs.set(nameOf(sku), this.#parts.clock.wallMs());
   }
 
   /** A told fate frees a place in the room, or gives its holder another try. */

@@ -8,10 +8,12 @@ import { OverloadLoop, overloadDefaults } from '../control/overload-loop.ts';
 import { perSecond } from '../core/limit/rate.ts';
 import { type DataFolder, openDataFolder } from '../stores/data-folder.ts';
 import { EventLog } from '../telemetry/log.ts';
+import { adminCommands } from './admin-commands.ts';
 import { openEmbeddedStores, type Stores } from './embedded-stores.ts';
 import { ProcessProbe } from './health-probe.ts';
 import { openKeys } from './keys-folder.ts';
 import { Observatory } from './observatory.ts';
+import { ordersDesk } from './orders-desk.ts';
 import { operatorActions } from './operator-actions.ts';
 import { prepareStock } from './prepare-stock.ts';
 import { Sale } from './sale.ts';
@@ -84,8 +86,6 @@ async function start(
   const stores = await openStores(config, folder, options);
   opened.push(() => stores.close());
   const lost = await prepareStock(stores, activities);
-  for (const sku of lost)
-    log.warn('stock_lost', { activity_id: sku.activityId, sku_id: sku.skuId });
 
   const probe = new ProcessProbe();
   opened.push(async () => probe.stop());
@@ -115,6 +115,11 @@ async function start(
   observatory.watch(sale, stores);
   overload.start(timers);
   opened.push(async () => overload.stop());
+  for (const { activityId, skuId } of lost) {
+    log.warn('stock_lost', { activity_id: activityId, sku_id: skuId });
+    const why = 'the inventory store had lost it at start';
+    await sale.rebuild({ activityId, skuId }, 'server', why);
+  }
   await sale.start();
   opened.push(() => sale.stop());
   opened.push(() => observatory.close());
@@ -148,7 +153,12 @@ async function start(
     }),
     audit: stores.orders.audit,
     metrics: () => observatory.metrics(),
-    commands: [],
+    orders: ordersDesk(stores.orders, clock),
+    commands: adminCommands({
+      reconciliation: sale.reconciliation,
+      skus: () => sale.skus(),
+      rebuild: (sku, who, why) => sale.rebuild(sku, who, why),
+    }),
     consoleFolder: webFolder('console'),
   });
   const { url: operator } = await admin.start();

@@ -101,9 +101,24 @@ export interface OrderStore {
   raiseGeneration(sku: SkuKey, generation: number, why: AuditContext): Promise<boolean>;
   counts(activityId: string): Promise<OrderCounts>;
 
+  /** Orders as an operator looks for them, by order id; pages by `after`. At most 1,000 a page. */
+  search(wanted: OrderSearch): Promise<readonly Order[]>;
+
   readonly payments: PaymentStore;
   readonly audit: AuditLog;
   close(): Promise<void>;
+}
+
+export interface OrderSearch {
+  readonly activityId?: string;
+  readonly state?: OrderState;
+  /** Whole order, reservation, request or user id. */
+  readonly text?: string;
+  /** Pending, and past its deadline at this instant. */
+  readonly overdueAtMs?: number;
+  /** Order id after which to go on. */
+  readonly after?: string;
+  readonly limit: number;
 }
 
 export interface CommitContext {

@@ -11,6 +11,7 @@ import type {
   LiveOrder,
   Order,
   OrderCounts,
+  OrderSearch,
   OrderStore,
   PaymentStore,
   RequestFate,
@@ -22,6 +23,7 @@ import type {
 import type { Sql, SqlQueries } from '../../ports/sql.ts';
 import { appendAudit, auditLog } from './audit.ts';
 import { commitBatch, readFates, releaseUnordered } from './commit-batch.ts';
+import { searchOrders } from './order-search.ts';
 import { paymentStore } from './payments.ts';
 import {
   type OrderRow,
@@ -237,6 +239,10 @@ export class PostgresOrderStore implements OrderStore {
       [activityId],
     );
     return row ?? { pending: 0, paid: 0, expired: 0, cancelled: 0, refunded: 0, released: 0 };
+  }
+
+  search(wanted: OrderSearch): Promise<readonly Order[]> {
+    return searchOrders(this.#sql, wanted);
   }
 
   close(): Promise<void> {

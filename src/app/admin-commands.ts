@@ -1,0 +1,87 @@
+import type { AdminCommand } from '../control/admin/deps.ts';
+import type { SkuKey } from '../core/activity.ts';
+import type { Reconciliation, ReconcileReport } from '../workers/reconciliation.ts';
+
+/** What the command line asks of a running server beside the console's own actions. */
+export interface AdminCommandsParts {
+  readonly reconciliation: Reconciliation;
+  readonly skus: () => readonly SkuKey[];
+  /** Rebuilds one SKU's inventory from the durable side. */
+  readonly rebuild: (sku: SkuKey, who: string, why: string) => Promise<void>;
+}
+
+export function adminCommands(parts: AdminCommandsParts): readonly AdminCommand[] {
+  return [
+    {
+      name: 'reconcile',
+      role: 'operator',
+      changes: true,
+      async run(input, { principal, why }) {
+        const { dry_run: dryRun = false, rebuild = false } = flagsOf(input, [
+          'dry_run',
+          'rebuild',
+          'reason',
+        ]);
+        const report = await parts.reconciliation.runOnce({
+          repair: !dryRun,
+          rebuild,
+          who: principal.name,
+          why,
+        });
+        return reportOf(report, dryRun);
+      },
+    },
+    {
+      name: 'recover',
+      role: 'approver',
+      changes: true,
+      async run(input, { principal, why }) {
+        flagsOf(input, ['reason']);
+        const rebuilt: object[] = [];
+        for (const sku of parts.skus()) {
+          await parts.rebuild(sku, principal.name, why);
+          rebuilt.push({ activity_id: sku.activityId, sku_id: sku.skuId });
+        }
+        return { rebuilt };
+      },
+    },
+  ];
+}
+
+function flagsOf(
+  input: unknown,
+  allowed: readonly string[],
+): Readonly<Record<string, boolean | undefined>> {
+  if (input === undefined || input === null) return {};
+  if (typeof input !== 'object' || Array.isArray(input)) {
+    throw new RangeError(`found ${JSON.stringify(input)}; allowed is an object`);
+  }
+  const flags: Record<string, boolean> = {};
+  for (const [name, value] of Object.entries(input)) {
+    if (!allowed.includes(name)) {
+      throw new RangeError(`found "${name}"; allowed: ${allowed.join(', ')}`);
+    }
+    if (name === 'reason') continue;
+    if (typeof value !== 'boolean') {
+      throw new RangeError(`${name}: found ${JSON.stringify(value)}; allowed: true, false`);
+    }
+    flags[name] = value;
+  }
+  return flags;
+}
+
+function reportOf(report: ReconcileReport, dryRun: boolean): object {
+  return {
+    dry_run: dryRun,
+    skus: report.skus,
+    moving: report.moving,
+    buried: report.buried,
+    counts: report.counts,
+    findings: report.findings.map(({ class: kind, activityId, skuId, ...finding }) => ({
+      class: kind,
+      activity_id: activityId,
+      sku_id: skuId,
+      ...finding,
+    })),
+  };
+}
