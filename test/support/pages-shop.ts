@@ -49,6 +49,8 @@ export class PagesShop {
   entries = new Set<string>();
   /** What the next submit answers; `QUEUED` until told otherwise. */
   submitAnswer: Partial<PageOutcome> | Error | undefined;
+  /** The provider confirms later: paying leaves the order as it is. */
+  paysLater = false;
   /** How many status asks an order stays queued. */
   queuedAsks = 1;
   activity: Activity;
@@ -227,8 +229,13 @@ export class PagesShop {
         return order?.userId === person.userId ? order : undefined;
       },
       demoPayments: true,
-      pay: async (_person, orderId) => this.#move(orderId, 'PAID'),
-      cancel: async (_person, orderId) => this.#move(orderId, 'CANCELLED'),
+      pay: async (_person, orderId) => {
+        const order = this.orders.get(orderId);
+        return this.paysLater && order !== undefined
+          ? { kind: 'done', order }
+          : this.move(orderId, 'PAID');
+      },
+      cancel: async (_person, orderId) => this.move(orderId, 'CANCELLED'),
     };
   }
 
@@ -255,7 +262,8 @@ export class PagesShop {
     };
   }
 
-  #move(orderId: string, state: 'PAID' | 'CANCELLED') {
+  /** What a provider's callback, or the buyer, does to an order. */
+  move(orderId: string, state: 'PAID' | 'CANCELLED') {
     const order = this.orders.get(orderId);
     if (order === undefined) return { kind: 'unknown' as const };
     this.calls.push(`${state} ${orderId}`);

@@ -7,7 +7,8 @@ export type CookieName =
   | 'sluice-entry'
   | 'sluice-lang'
   | 'sluice-claim'
-  | 'sluice-request';
+  | 'sluice-request'
+  | 'sluice-paying';
 
 export function cookieName(name: CookieName, secure: boolean): string {
   return secure ? `__Host-${name}` : name;

@@ -45,7 +45,7 @@ export interface Page {
 
 /** Slowest and fastest that a page without script reloads, s. */
 const refreshSlowest = 60;
-const refreshFastest = 2;
+const refreshFastest = 1;
 
 export function renderPage(view: View, page: Page): string {
   const w = view.words;

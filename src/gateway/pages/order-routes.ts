@@ -8,6 +8,9 @@ interface WithOrder {
   readonly orderId: string;
 }
 
+/** A payment that takes longer than this is no longer waited for, s. */
+const payingSeconds = 90;
+
 /** An order, its payment and its cancellation. */
 export function registerOrderRoutes(app: FastifyInstance, deps: PagesDeps): void {
   app.get<{ Params: WithOrder }>('/orders/:orderId', async (request, reply) => {
@@ -21,6 +24,7 @@ export function registerOrderRoutes(app: FastifyInstance, deps: PagesDeps): void
       200,
       orderPage(page.view, deps.activity(order.activityId), order, {
         demoPayments: deps.demoPayments,
+        paying: page.cookie('sluice-paying') === orderId,
       }),
     );
   });
@@ -35,6 +39,9 @@ export function registerOrderRoutes(app: FastifyInstance, deps: PagesDeps): void
       const result = await deps[change](who.person, orderId);
       switch (result.kind) {
         case 'done':
+          // Many providers confirm a moment later: until then the order's page asks again quickly.
+          if (change === 'pay' && result.order.state === 'PENDING_PAYMENT')
+            page.setCookie('sluice-paying', orderId, payingSeconds);
           return page.goTo(`/orders/${orderId}`);
         case 'unknown':
           return notFoundPage(page);

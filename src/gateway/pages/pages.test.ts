@@ -83,7 +83,7 @@ describe('the whole way without script', () => {
     const lobby = await reader.get('/a/night-tide/room');
     expect(lobby.body).toContain('You are in the lobby');
     expect(lobby.body).toContain(
-      '<noscript><meta http-equiv="refresh" content="2;url=/a/night-tide/room">',
+      '<noscript><meta http-equiv="refresh" content="1;url=/a/night-tide/room">',
     );
 
     shop.phase = 'open';
@@ -194,6 +194,25 @@ describe('what may be repeated', () => {
     });
     expect(sent.statusCode).toBe(200);
     expect(sent.body).toContain('Nothing was reserved and nothing is charged');
+  });
+
+  it('asks again quickly while a payment is on its way, and the button is out of the way', async () => {
+    const requestId = field(await toConfirm(), 'request_id');
+    await reader.post('/a/night-tide/submit', {
+      sku: 'floor',
+      request_id: requestId,
+      quantity: '1',
+    });
+    const [orderId = ''] = shop.orders.keys();
+    expect((await reader.get(`/orders/${orderId}`)).body).toContain('content="15;url=');
+    shop.paysLater = true;
+    expect((await reader.post(`/orders/${orderId}/pay`)).statusCode).toBe(303);
+    const paying = (await reader.get(`/orders/${orderId}`)).body;
+    expect(paying).toContain('Your payment is on its way');
+    expect(paying).toContain('content="1;url=');
+    expect(paying).toContain('data-refresh="1000"');
+    shop.move(orderId, 'PAID');
+    expect((await reader.get(`/orders/${orderId}`)).body).toContain('Paid. It is yours.');
   });
 });
 

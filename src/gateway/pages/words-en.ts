@@ -184,6 +184,12 @@ export const en = {
   cancel: 'Cancel the order',
   cancelSure: 'The units go back on sale at once. This cannot be undone.',
   cancelConfirm: 'Yes, cancel it',
+  payingHeading: 'Your payment is on its way',
+  payingText:
+    'The payment provider has it; this page asks again by itself. The order is yours once the payment is confirmed.',
+  payAgain: 'Pay again',
+  payAgainText:
+    'Only needed if this takes longer than a minute. The same payment is used, so you cannot pay twice.',
   paidHeading: 'Paid. It is yours.',
   paidText: 'The order is paid and kept.',
   orderExpiredHeading: 'The order has expired',
