@@ -170,18 +170,28 @@ export class RoomModel {
     return this.mode !== 'passthrough' && this.mode !== 'reject';
   }
 
-  /** Starts the draw of a closed lobby. Feed it every lobby entry through {@link addToDraw}. */
-  startDraw(beacon: string): LobbyDraw {
+  /** What the order is drawn with, or undefined where it is that of arrival. */
+  drawerFor(beacon: string): Drawer | undefined {
     const { lobby } = this.#decided;
     if (lobby === undefined) throw new Error('the lobby is not closed yet');
     const [root, beaconBytes] = [fromHex(lobby.root), fromHex(beacon)];
     if (root === undefined || beaconBytes === undefined) {
       throw new Error(`root "${lobby.root}" or beacon "${beacon}" is not lower-case hex`);
     }
-    this.#drawer =
-      this.mode === 'fifo' ? undefined : new Drawer(this.secrets.secret, root, beaconBytes);
-    if (this.mode === 'weighted') this.#weights = new Float64Array(lobby.size);
+    return this.mode === 'fifo' ? undefined : new Drawer(this.secrets.secret, root, beaconBytes);
+  }
+
+  /** Starts the draw of a closed lobby. Feed it every lobby entry through {@link addToDraw}. */
+  startDraw(beacon: string): LobbyDraw {
+    this.#drawer = this.drawerFor(beacon);
+    const { lobby } = this.#decided;
+    if (this.mode === 'weighted') this.#weights = new Float64Array(lobby?.size ?? 0);
     return new LobbyDraw(this.mode, this.#drawer);
+  }
+
+  /** The lane an entry stands in, made where it is the first of it. */
+  laneNameFor(entry: RoomParticipant): string {
+    return this.#laneFor(entry).lane;
   }
 
   /** Those who left before the draw are not in it. */

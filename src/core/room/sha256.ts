@@ -151,6 +151,21 @@ function wordsToBytes(words: Int32Array): Uint8Array {
   return bytes;
 }
 
+/** SHA-256 of bytes that come in pieces. */
+export class RunningSha256 {
+  readonly #running = new Running().start();
+
+  update(bytes: Uint8Array): this {
+    this.#running.update(bytes);
+    return this;
+  }
+
+  /** Of everything so far; more may follow. */
+  digest(): Uint8Array {
+    return wordsToBytes(new Running().copyFrom(this.#running).finish());
+  }
+}
+
 const scratch = new Running();
 
 export function sha256(...parts: readonly Uint8Array[]): Uint8Array {

@@ -1,0 +1,435 @@
+import { fromHex, toHex, utf8 } from './bytes.ts';
+import { commitmentOf, participantLeaf } from './draw.ts';
+import { activityOf, auditKind, auditVersion, parseAuditLine } from './audit-format.ts';
+import type { AuditHeader } from './audit-format.ts';
+import { wavePeople } from './events.ts';
+import type { RoomEvent, WaveEvent } from './events.ts';
+import type { LaneModel, LanePicker } from './lane-model.ts';
+import type { RoomParticipant } from './lobby-draw.ts';
+import { inclusionPath, leafHash, MerkleLog } from './merkle.ts';
+import { RoomModel } from './model.ts';
+import type { RoomChange } from './model.ts';
+import { RunningSha256 } from './sha256.ts';
+
+/**
+ * Checks an audit file with nothing but the file: commitments, root, draw values, order, every wave's
+ * exact people, bypasses and rates. A fault is told with its line.
+ */
+
+/** Something that does not hold, and where. */
+export interface AuditProblem {
+  /** From 1; 0 for the file as a whole. */
+  readonly line: number;
+  readonly what: string;
+  readonly found: string;
+  readonly expected: string;
+}
+
+export interface AuditVerdict {
+  readonly holds: boolean;
+  /** The first faults, at most {@link problemsMax}; what follows a fault may be its consequence. */
+  readonly problems: readonly AuditProblem[];
+  readonly activityId: string;
+  readonly participants: number;
+  readonly lobby: number;
+  readonly waves: number;
+  readonly released: number;
+  readonly bypassed: number;
+  readonly rateChanges: number;
+  /** Which guarantee this draw has. */
+  readonly guarantee: 'beacon' | 'commitment_only' | 'order_of_arrival' | 'none';
+  readonly root: string;
+}
+
+export interface InclusionProof {
+  readonly entryId: string;
+  readonly index: number;
+  readonly size: number;
+  readonly leaf: string;
+  readonly path: readonly string[];
+  readonly root: string;
+  /** Draw value in [0, 1), or null where the order is that of arrival. */
+  readonly value: number | null;
+  /** Place in the drawn order of its lane, from 1; null where it left before the draw. */
+  readonly place: number | null;
+}
+
+const problemsMax = 20;
+
+/** Everything in a file, by line number. */
+interface Parsed {
+  readonly header: AuditHeader | undefined;
+  readonly participants: readonly RoomParticipant[];
+  readonly participantLines: readonly number[];
+  readonly changes: readonly RoomChange[];
+  readonly events: readonly { readonly event: RoomEvent; readonly line: number }[];
+  readonly order: ReadonlyMap<string, { readonly sequence: number; readonly line: number }[]>;
+  readonly secret: string | undefined;
+  readonly secretLine: number;
+  readonly problems: AuditProblem[];
+}
+
+export function verifyDraw(text: string): AuditVerdict {
+  const parsed = parse(text);
+  const { header, problems } = parsed;
+  const checked = header === undefined ? undefined : new Checker(parsed, header).run();
+  return {
+    holds: problems.length === 0,
+    problems: problems.slice(0, problemsMax),
+    activityId: header?.activity_id ?? '',
+    participants: parsed.participants.length,
+    lobby: checked?.lobby ?? 0,
+    waves: checked?.waves ?? 0,
+    released: checked?.released ?? 0,
+    bypassed: checked?.bypassed ?? 0,
+    rateChanges: checked?.rateChanges ?? 0,
+    guarantee: checked?.guarantee ?? 'none',
+    root: checked?.root ?? '',
+  };
+}
+
+/** The proof that an entry is in the lobby's tree, and its value and place; undefined if it is not. */
+export function inclusionProof(text: string, entryId: string): InclusionProof | undefined {
+  const { header, participants, events, order, secret } = parse(text);
+  const closed = events.find(({ event }) => event.e === 'closed')?.event;
+  const drawn = events.find(({ event }) => event.e === 'drawn')?.event;
+  if (header === undefined || closed?.e !== 'closed') return undefined;
+  const lobby = participants.slice(0, closed.lobbySize);
+  // The last of them: a person who left and came back stands where they came back.
+  const index = lobby.findLastIndex((each) => each.entryId === entryId);
+  if (index < 0) return undefined;
+  const leaves = lobby.map((each) => leafHash(participantLeaf(each.entryId, each.weight)));
+  let place: number | null = null;
+  for (const line of order.values()) {
+    const at = line.findIndex(({ sequence }) => sequence === index);
+    if (at >= 0) place = at + 1;
+  }
+  let value: number | null = null;
+  const secretBytes = secret === undefined ? undefined : fromHex(secret);
+  if (header.mode !== 'fifo' && drawn?.e === 'drawn' && secretBytes !== undefined) {
+    const model = new RoomModel(activityOf(header), {
+      secret: secretBytes,
+      commitment: '',
+      entryCommitment: '',
+    });
+    model.applyEvent(closed);
+    value = model.drawerFor(drawn.beacon)?.valueOf(entryId) ?? null;
+  }
+  return {
+    entryId,
+    index,
+    size: lobby.length,
+    leaf: toHex(leaves[index] ?? new Uint8Array(0)),
+    path: inclusionPath(leaves, index).map(toHex),
+    root: closed.root,
+    value,
+    place,
+  };
+}
+
+function parse(text: string): Parsed {
+  const problems: AuditProblem[] = [];
+  const fault = (line: number, what: string, found: string, expected: string): void => {
+    if (problems.length < problemsMax) problems.push({ line, what, found, expected });
+  };
+  const participants: RoomParticipant[] = [];
+  const participantLines: number[] = [];
+  const changes: RoomChange[] = [];
+  const events: { event: RoomEvent; line: number }[] = [];
+  const order = new Map<string, { sequence: number; line: number }[]>();
+  let header: AuditHeader | undefined;
+  let secret: string | undefined;
+  let secretLine = 0;
+  let ended = false;
+  const digest = new RunningSha256();
+  let number = 0;
+  for (let from = 0; from < text.length; ) {
+    const newline = text.indexOf('\n', from);
+    const end = newline < 0 ? text.length : newline;
+    const line = text.slice(from, end);
+    from = end + 1;
+    number += 1;
+    if (ended) {
+      fault(number, 'a line after the end', short(line), 'nothing');
+      break;
+    }
+    if (number === 1) {
+      header = readHeader(line);
+      if (header === undefined) fault(1, 'header', short(line), `${auditKind} ${auditVersion}`);
+      digest.update(utf8(`${line}\n`));
+      continue;
+    }
+    const read = parseAuditLine(line);
+    if (read?.line === 'end') {
+      ended = true;
+      const seen = toHex(digest.digest());
+      if (read.lines !== number - 1) {
+        fault(number, 'number of lines', String(number - 1), String(read.lines));
+      }
+      if (read.digest !== seen) fault(number, 'digest of the file', seen, short(read.digest));
+      if (newline < 0 || line !== JSON.stringify(['end', read.lines, read.digest])) {
+        fault(number, 'spelling of the last line', short(line), 'as it was written');
+      }
+      continue;
+    }
+    digest.update(utf8(`${line}\n`));
+    if (read === undefined) {
+      fault(number, 'a line that is none of an audit', short(line), 'p, c, e, o, s or end');
+    } else if (read.line === 'p') {
+      participants.push({ ...read.entry, sequence: participants.length });
+      participantLines.push(number);
+    } else if (read.line === 'c') {
+      const change = read.change((sequence) => participants[sequence]?.entryId);
+      if (change === undefined) fault(number, 'a change of an entry', short(line), 'a known one');
+      else changes.push(change);
+    } else if (read.line === 'e') events.push({ event: read.event, line: number });
+    else if (read.line === 'o') {
+      const known = order.get(read.lane) ?? [];
+      for (const sequence of read.sequences) known.push({ sequence, line: number });
+      order.set(read.lane, known);
+    } else {
+      secret = read.secret;
+      secretLine = number;
+    }
+  }
+  if (!ended) fault(number, 'end of the file', 'it stops here', 'a last line with the digest');
+  return {
+    header,
+    participants,
+    participantLines,
+    changes,
+    events,
+    order,
+    secret,
+    secretLine,
+    problems,
+  };
+}
+
+function readHeader(line: string): AuditHeader | undefined {
+  let value: Partial<AuditHeader>;
+  try {
+    value = JSON.parse(line) as Partial<AuditHeader>;
+  } catch {
+    return undefined;
+  }
+  if (value === null || typeof value !== 'object') return undefined;
+  if (value.kind !== auditKind || value.version !== auditVersion) return undefined;
+  const texts = [value.activity_id, value.mode, value.commitment, value.entry_commitment];
+  if (texts.some((each) => typeof each !== 'string')) return undefined;
+  const counts = [value.activity_version, value.pass_life_ms, value.claim_window_ms];
+  if (counts.some((each) => typeof each !== 'number')) return undefined;
+  return value as AuditHeader;
+}
+
+const short = (text: string): string => (text.length > 80 ? `${text.slice(0, 77)}…` : text);
+
+class Checker {
+  readonly #parsed: Parsed;
+  readonly #header: AuditHeader;
+  readonly #model: RoomModel;
+  #released = 0;
+  #waves = 0;
+  #bypassed = 0;
+  #rateChanges = 0;
+  #lobby = 0;
+  #root = '';
+  #beacon = '';
+
+  constructor(parsed: Parsed, header: AuditHeader) {
+    this.#parsed = parsed;
+    this.#header = header;
+    this.#model = new RoomModel(activityOf(header), {
+      secret: fromHex(parsed.secret ?? '') ?? new Uint8Array(0),
+      commitment: header.commitment,
+      entryCommitment: header.entry_commitment,
+    });
+  }
+
+  run(): Omit<AuditVerdict, 'holds' | 'problems' | 'activityId' | 'participants'> {
+    this.#checkSecret();
+    try {
+      for (const { event, line } of this.#parsed.events) this.#step(event, line);
+    } catch (error) {
+      // The fold refuses what cannot be: that is the finding.
+      this.#fault(0, 'the log of decisions', error instanceof Error ? error.message : '', 'a fold');
+    }
+    if (!this.#model.drawn) this.#fault(0, 'the draw', 'none in this file', 'a drawn order');
+    const named = this.#header.beacon_source !== null;
+    return {
+      lobby: this.#lobby,
+      waves: this.#waves,
+      released: this.#released,
+      bypassed: this.#bypassed,
+      rateChanges: this.#rateChanges,
+      root: this.#root,
+      guarantee: !this.#model.drawn
+        ? 'none'
+        : this.#header.mode === 'fifo'
+          ? 'order_of_arrival'
+          : named && this.#beacon !== ''
+            ? 'beacon'
+            : 'commitment_only',
+    };
+  }
+
+  #fault(line: number, what: string, found: string, expected: string): void {
+    this.#parsed.problems.push({ line, what, found: short(found), expected: short(expected) });
+  }
+
+  #checkSecret(): void {
+    const { secret, secretLine } = this.#parsed;
+    const bytes = secret === undefined ? undefined : fromHex(secret);
+    if (bytes === undefined) {
+      this.#fault(secretLine, 'the secret', secret ?? 'none', '64 hexadecimal digits');
+      return;
+    }
+    const commitment = commitmentOf(bytes);
+    if (commitment !== this.#header.commitment) {
+      this.#fault(secretLine, 'SHA-256 of the secret', commitment, this.#header.commitment);
+    }
+  }
+
+  #step(event: RoomEvent, line: number): void {
+    const { changes } = this.#parsed;
+    while (this.#model.seen < event.seen) {
+      const change = changes[this.#model.seen];
+      if (change === undefined) {
+        this.#fault(line, 'changes before this decision', String(changes.length), `${event.seen}`);
+        break;
+      }
+      this.#model.applyChange(change, false);
+    }
+    if (event.e === 'wave') this.#checkWave(event, line);
+    if (event.e === 'wave') this.#released += wavePeople(event);
+    if (event.e === 'wave') this.#waves += 1;
+    if (event.e === 'rate') this.#rateChanges += 1;
+    if (event.e === 'bypassed') {
+      this.#bypassed += 1;
+      this.#released += 1;
+      if (event.who === '' || event.why === '') {
+        this.#fault(line, 'a bypass', 'without name or reason', 'who and why');
+      }
+    }
+    if (event.e === 'closed') this.#checkRoot(event.lobbySize, event.root, line);
+    this.#model.applyEvent(event);
+    if (event.e === 'drawn') this.#checkDraw(event.beacon, event.mode, line);
+  }
+
+  #checkRoot(size: number, root: string, line: number): void {
+    const { participants } = this.#parsed;
+    this.#lobby = size;
+    this.#root = root;
+    if (participants.length < size) {
+      this.#fault(line, 'entries in the lobby', String(participants.length), String(size));
+    }
+    const log = new MerkleLog();
+    participants.slice(0, size).forEach((entry, at) => {
+      try {
+        log.append(participantLeaf(entry.entryId, entry.weight));
+      } catch {
+        const where = this.#parsed.participantLines[at] ?? line;
+        this.#fault(where, 'an entry id', entry.entryId, '16 bytes in base64url');
+      }
+    });
+    const seen = toHex(log.root());
+    if (seen !== root) this.#fault(line, 'root over the lobby', seen, root);
+  }
+
+  #checkDraw(beacon: string, mode: string, line: number): void {
+    if (mode !== this.#header.mode) this.#fault(line, 'mode', mode, this.#header.mode);
+    if (this.#header.beacon_source === null && beacon !== '') {
+      this.#fault(line, 'a beacon that was not named', beacon, 'none');
+    }
+    if (this.#header.beacon_source !== null && beacon === '') {
+      this.#fault(line, 'the named beacon', 'none', this.#header.beacon_source);
+    }
+    this.#beacon = beacon;
+    const model = this.#model;
+    const lobby = this.#parsed.participants.slice(0, this.#lobby);
+    const draw = model.startDraw(beacon);
+    for (const entry of lobby) model.addToDraw(draw, entry);
+    for (const _ of draw.sort()) continue;
+    if (draw.hasTies) for (const entry of lobby) model.addTied(draw, entry);
+    model.finishDraw(draw);
+    for (const entry of this.#parsed.participants.slice(this.#lobby)) model.addLate(entry);
+    for (const lane of model.lanes) this.#checkOrder(lane);
+    for (const [lane, places] of this.#parsed.order) {
+      if (!model.lanes.some((each) => each.lane === lane)) {
+        this.#fault(places[0]?.line ?? 0, 'order of a lane', `"${lane}"`, 'a lane of this room');
+      }
+    }
+  }
+
+  /** Each listed place must hold the entry that the values put there. */
+  #checkOrder(lane: LaneModel): void {
+    const { participants, order } = this.#parsed;
+    const listed = order.get(lane.lane) ?? [];
+    if (listed.length !== lane.lobby.size) {
+      const line = listed.at(-1)?.line ?? 0;
+      this.#fault(
+        line,
+        `places listed in lane "${lane.lane}"`,
+        String(listed.length),
+        `${lane.lobby.size}`,
+      );
+    }
+    for (let rank = 0; rank < listed.length; rank += 1) {
+      const place = listed[rank];
+      const entry = place === undefined ? undefined : participants[place.sequence];
+      if (place === undefined) continue;
+      const where =
+        entry === undefined ? undefined : this.#model.whereIs(place.sequence, entry.entryId);
+      if (where?.lane === lane && where.position === rank) continue;
+      const found = `entry ${place.sequence} at place ${rank + 1} of lane "${lane.lane}"`;
+      const right =
+        where === undefined || where.position < 0 ? 'no place' : `place ${where.position + 1}`;
+      this.#fault(place.line, 'order', found, right);
+      return;
+    }
+  }
+
+  /** A wave must take exactly the next living entries of each lane, as many as it says. */
+  #checkWave(event: WaveEvent, line: number): void {
+    for (const share of event.lanes) {
+      const lane = this.#model.lanes.find((each) => each.lane === share.lane);
+      if (lane === undefined) {
+        this.#fault(line, `wave ${event.wave}`, `lane "${share.lane}"`, 'a lane of this room');
+        continue;
+      }
+      const picker = lane.picker();
+      if (!takeAll(picker, share.again, true) || !takeAll(picker, share.count, false)) {
+        const found = `${share.again} + ${share.count} of lane "${share.lane}"`;
+        this.#fault(line, `people of wave ${event.wave}`, found, `at most ${picker.count}`);
+        continue;
+      }
+      const wanted = JSON.stringify(picker.share());
+      const said = JSON.stringify({
+        lane: share.lane,
+        count: share.count,
+        again: share.again,
+        ...(share.upTo === undefined ? {} : { upTo: share.upTo }),
+        ...(share.againUpTo === undefined ? {} : { againUpTo: share.againUpTo }),
+      });
+      if (wanted !== said) this.#fault(line, `wave ${event.wave}`, said, wanted);
+    }
+  }
+}
+
+function takeAll(picker: LanePicker, count: number, again: boolean): boolean {
+  for (let taken = 0; taken < count; taken += 1) {
+    const { head } = picker;
+    if (head === undefined || head.again !== again) return false;
+    picker.take();
+  }
+  return true;
+}
+
+/** The header's commitments as a reader can compare them with what was published beforehand. */
+export function commitmentsOf(
+  text: string,
+): { readonly commitment: string; readonly entryCommitment: string } | undefined {
+  const header = readHeader(text.slice(0, Math.max(0, text.indexOf('\n'))));
+  if (header === undefined) return undefined;
+  return { commitment: header.commitment, entryCommitment: header.entry_commitment };
+}
