@@ -108,7 +108,7 @@ export async function moveOrders(
   why: AuditContext,
 ): Promise<void> {
   if (moves.length === 0) return;
-  await tx.query(
+  const written = await tx.query(
     `UPDATE orders o SET
        state = m.state,
        paid_at_ms = m.paid_at_ms,
@@ -119,9 +119,11 @@ export async function moveOrders(
        due_version = o.due_version + CASE WHEN m.stock_due IS NULL THEN 0 ELSE 1 END
      FROM unnest($1::text[], $2::text[], $3::text[], $4::bigint[], $5::text[], $6::bigint[], $7::text[])
        AS m (reservation_id, was, state, paid_at_ms, paid_by, closed_at_ms, stock_due)
-     WHERE o.reservation_id = m.reservation_id AND o.state = m.was`,
+     WHERE o.reservation_id = m.reservation_id AND o.state = m.was
+     RETURNING 1`,
     movedColumns(moves, why.nowMs),
   );
+  if (written.length !== moves.length) throw new GuardMissed('an order moved meanwhile');
 
   const back = moves.filter((move) => holdsUnits(move.order.state) && !holdsUnits(move.to));
   const again = moves.filter((move) => !holdsUnits(move.order.state) && holdsUnits(move.to));
