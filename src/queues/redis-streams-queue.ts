@@ -12,7 +12,7 @@ import type {
 import type { RedisArgument, RedisLink } from '../stores/redis/client.ts';
 import type { KeyName, Keys } from '../stores/redis/keys.ts';
 import { pack } from '../stores/redis/pack.ts';
-import { messageOfText } from '../stores/redis/records.ts';
+import { messageOf } from '../stores/redis/records.ts';
 import { Reply } from '../stores/redis/replies.ts';
 import type { Script } from '../stores/redis/scripts.ts';
 import { scripts } from '../stores/redis/scripts.ts';
@@ -222,8 +222,7 @@ export class RedisStreamsQueue implements OrderQueue {
     if (this.#closed) return;
     this.#closed = true;
     this.#wake();
-    for (const lease of this.#leases.values())
-      if (lease.out.size === 0) await this.#release(lease);
+    for (const lease of this.#leases.values()) if (lease.out.size === 0) await this.#release(lease);
   }
 
   /** Messages of entries that this process has. */
@@ -273,13 +272,13 @@ export class RedisStreamsQueue implements OrderQueue {
     const entry = reply.text();
     const attempt = reply.number();
     const done = reply.text();
-    const fields = new Map<string, string>();
-    while (!reply.ended) fields.set(reply.text(), reply.text());
-    const generation = Number(fields.get('g'));
-    const seats = JSON.parse(fields.get('s') ?? '[]') as string[][];
-    const messages = (fields.get('m') ?? '')
+    const generation = Number(reply.text());
+    const seats = reply.text();
+    const chosen = seats === '' ? [] : (JSON.parse(seats) as string[][]);
+    const messages = reply
+      .text()
       .split('\n')
-      .map((text, at) => messageOfText(text, sku.activityId, sku.skuId, generation, seats[at]));
+      .map((field, at) => messageOf(sku, field, reply.text(), generation, chosen[at]));
     const ready = messages.map((_, at) => at).filter((at) => done[at] !== '1');
     this.#leases.set(leaseName(sku, entry), {
       sku,
@@ -390,7 +389,7 @@ function handleOf(delivery: Delivery): Handle {
   };
 }
 
-/** When the first message of the first entry was reserved. */
+/** When the first entry was reserved. */
 function reservedAtOf(entries: unknown): number | undefined {
   const list = new Reply(entries);
   if (list.ended) return undefined;
@@ -400,9 +399,7 @@ function reservedAtOf(entries: unknown): number | undefined {
   while (!fields.ended) {
     const field = fields.text();
     const value = fields.text();
-    if (field !== 'm') continue;
-    const [first = ''] = value.split('\n', 1);
-    return messageOfText(first, '', '', 0, undefined).reservedAtMs;
+    if (field === 't') return Number(value);
   }
   return undefined;
 }

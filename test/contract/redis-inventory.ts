@@ -4,7 +4,7 @@ import type { OrderMessage } from '../../src/ports/order-queue.ts';
 import { RedisLink } from '../../src/stores/redis/client.ts';
 import { RedisInventoryStore } from '../../src/stores/redis/inventory-store.ts';
 import { Keys } from '../../src/stores/redis/keys.ts';
-import { messageOfText } from '../../src/stores/redis/records.ts';
+import { messageOf } from '../../src/stores/redis/records.ts';
 import { SeededRandom } from '../support/world.ts';
 import type { InventoryHarness } from './inventory-store.ts';
 import { otherSku, sku } from './stock-samples.ts';
@@ -45,19 +45,26 @@ export async function redisInventory(server: RedisUnderTest): Promise<RedisHarne
       string,
       string[],
     ][];
-    return entries.flatMap(([id, pairs]) => {
-      const fields = new Map<string, string>();
-      for (let at = 0; at < pairs.length; at += 2) fields.set(pairs[at]!, pairs[at + 1]!);
-      const seats = JSON.parse(fields.get('s') ?? '[]') as string[][];
+    const all: [number, OrderMessage][] = [];
+    for (const [id, pairs] of entries) {
+      const named = new Map<string, string>();
+      for (let at = 0; at < pairs.length; at += 2) named.set(pairs[at]!, pairs[at + 1]!);
+      const seats = JSON.parse(named.get('s') ?? '[]') as string[][];
       const [ms = 0, step = 0] = id.split('-').map(Number);
-      return fields
-        .get('m')!
-        .split('\n')
-        .map((text, at): [number, OrderMessage] => [
+      const fields = named.get('f')!.split('\n');
+      const orphaned = keys.sku(key, 'orphaned');
+      const kept = (await link.command(orphaned, ['HGET', orphaned, id])) as string | null;
+      const requests = keys.sku(key, 'requests');
+      const texts =
+        kept?.split('\n') ??
+        ((await link.command(requests, ['HMGET', requests, ...fields])) as string[]);
+      for (const [at, field] of fields.entries())
+        all.push([
           ms * 1_000 + step,
-          messageOfText(text, key.activityId, key.skuId, Number(fields.get('g')), seats[at]),
+          messageOf(key, field, texts[at]!, Number(named.get('g')), seats[at]),
         ]);
-    });
+    }
+    return all;
   };
   return {
     get store() {

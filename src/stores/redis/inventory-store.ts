@@ -31,6 +31,7 @@ import {
   fieldOf,
   letterOfRelease,
   personField,
+  readRecord,
   recordOf,
   textOfRequest,
 } from './records.ts';
@@ -82,7 +83,11 @@ export class RedisInventoryStore implements InventoryStore {
   ): Promise<ReserveReply> {
     checkBatch(batch);
     const packed = packBatch(batch, nowMs);
-    const reply = await this.#run(sku, scripts.reserve, [String(seenSequence), packed]);
+    const reply = await this.#run(sku, scripts.reserve, [
+      String(seenSequence),
+      String(nowMs),
+      packed,
+    ]);
     const kind = reply.text();
     if (kind === 'unknown_sku') return { kind };
     const mark = reply.mark();
@@ -98,10 +103,11 @@ export class RedisInventoryStore implements InventoryStore {
   }
 
   async find(sku: SkuKey, userId: string, requestId: string): Promise<RequestRecord | undefined> {
-    const reply = await this.#look(sku, scripts.find, [fieldOf(userId, requestId)]);
+    const field = fieldOf(userId, requestId);
+    const reply = await this.#look(sku, scripts.find, [field]);
     if (reply.length === 0) return undefined;
     const generation = reply.number();
-    return recordOf(reply.text(), reply.text(), reply.text(), generation);
+    return recordOf(reply.text(), field, reply.text(), reply.text(), generation);
   }
 
   async settle(sku: SkuKey, fates: readonly Fate[], _nowMs: number): Promise<SettleReply> {
@@ -182,6 +188,10 @@ export class RedisInventoryStore implements InventoryStore {
           new Reply(
             await this.#read(sku, 'order', (key) => ['LRANGE', key, String(from), String(to)]),
           ),
+        field: async (id) => {
+          const value = await this.#read(sku, 'reservations', (key) => ['HGET', key, id]);
+          return typeof value === 'string' ? `h${value.slice(1)}` : undefined;
+        },
       },
       `${sku.activityId}/${sku.skuId}`,
       after,
@@ -201,7 +211,11 @@ export class RedisInventoryStore implements InventoryStore {
     const standing = scripts.rebuild.keys.slice(0, 9).map((name) => this.#keys.sku(sku, name));
     const reply = await this.#link.run(
       scripts.rebuild,
-      [...standing, ...scripts.rebuild.keys.slice(9).map(staged)],
+      [
+        ...standing,
+        ...scripts.rebuild.keys.slice(9, 16).map(staged),
+        ...scripts.rebuild.keys.slice(16).map((name) => this.#keys.sku(sku, name)),
+      ],
       [
         String(state.total),
         String(state.generation),
@@ -345,7 +359,7 @@ function readOutcome(
       return { kind: 'reserved', record: granted(request, generation, nowMs, seats) };
     }
     case 'k': {
-      const record = recordOf(reply.text(), reply.text(), reply.text(), generation);
+      const record = readRecord(reply, generation);
       return record.fingerprint === request.fingerprint
         ? { kind: 'existing', record }
         : { kind: 'conflict' };
@@ -353,9 +367,7 @@ function readOutcome(
     case 'n':
       return { kind: 'nonce_used' };
     case 'l': {
-      const live = Array.from({ length: reply.number() }, () =>
-        recordOf(reply.text(), reply.text(), reply.text(), generation),
-      );
+      const live = Array.from({ length: reply.number() }, () => readRecord(reply, generation));
       return { kind: 'limit_reached', live };
     }
     case 's':

@@ -71,7 +71,8 @@ export const keyCatalogue = {
     type: 'list',
     owner: 'inventory',
     life: untilForgotten,
-    holds: 'reservation ids in order of reserving, one element per batch, divided by line breaks',
+    holds:
+      'fields of `requests` in order of reserving, one element per batch, divided by line breaks',
   },
   adjustments: {
     name: 'adjustments',
@@ -111,7 +112,8 @@ export const keyCatalogue = {
     type: 'stream',
     owner: 'outbox',
     life: 'an entry until all its messages are acknowledged or buried; the key until `forget`, no TTL',
-    holds: 'one entry per batch: `m` messages divided by line breaks, `n` how many, `g` generation',
+    holds:
+      'one entry per batch: `f` fields of `requests` divided by line breaks, `n` how many, `g` generation, `t` when, `s` seats',
   },
   partial: {
     name: 'partial',
@@ -120,6 +122,14 @@ export const keyCatalogue = {
     owner: 'outbox',
     life: 'a field while its entry is done in part; the key until `forget`, no TTL',
     holds: 'entry id → one byte per message: `1` done, `0` not',
+  },
+  orphaned: {
+    name: 'orphaned',
+    scope: 'sku',
+    type: 'hash',
+    owner: 'outbox',
+    life: 'a field while its entry waits; the key until `forget`, no TTL',
+    holds: 'entry id → texts of its reservations, kept when a rebuild replaces `requests`',
   },
   buried: {
     name: 'buried',

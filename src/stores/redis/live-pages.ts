@@ -1,5 +1,5 @@
 import type { RequestRecord } from '../../core/stock/model.ts';
-import { recordOf } from './records.ts';
+import { readRecord } from './records.ts';
 import type { Reply } from './replies.ts';
 
 /** Where a page ended: element of `order`, and how many reservations of it are behind. */
@@ -11,6 +11,8 @@ interface Place {
 interface Source {
   page(element: number, offset: number, limit: number): Promise<Reply>;
   elements(from: number, to: number): Promise<Reply>;
+  /** The request's field of a reservation, where it is known. */
+  field(reservationId: string): Promise<string | undefined>;
 }
 
 const placesMax = 1_000;
@@ -45,7 +47,7 @@ export class LivePages {
       const ended = reply.number() === 1;
       while (!reply.ended) {
         const at = { element: reply.number(), offset: reply.number() };
-        const record = recordOf(reply.text(), reply.text(), reply.text(), generation);
+        const record = readRecord(reply, generation);
         page.push(record);
         this.#remember(sku, record.reservationId, at);
       }
@@ -55,16 +57,18 @@ export class LivePages {
   }
 
   async #find(source: Source, sku: string, id: string): Promise<Place | undefined> {
+    const field = await source.field(id);
+    if (field === undefined) return undefined;
     const remembered = this.#places.get(`${sku}\n${id}`);
     if (remembered !== undefined) {
       // A rebuild may have put another list in its place.
-      const [ids] = await idsOf(source, remembered.element, remembered.element);
-      if (ids?.[remembered.offset - 1] === id) return remembered;
+      const [fields] = await fieldsOf(source, remembered.element, remembered.element);
+      if (fields?.[remembered.offset - 1] === field) return remembered;
     }
     for (let from = 0; ; from += searchElements) {
-      const elements = await idsOf(source, from, from + searchElements - 1);
-      for (const [at, ids] of elements.entries()) {
-        const offset = ids.indexOf(id);
+      const elements = await fieldsOf(source, from, from + searchElements - 1);
+      for (const [at, fields] of elements.entries()) {
+        const offset = fields.indexOf(field);
         if (offset >= 0) return { element: from + at, offset: offset + 1 };
       }
       if (elements.length < searchElements) return undefined;
@@ -80,7 +84,7 @@ export class LivePages {
   }
 }
 
-async function idsOf(source: Source, from: number, to: number): Promise<string[][]> {
+async function fieldsOf(source: Source, from: number, to: number): Promise<string[][]> {
   const reply = await source.elements(from, to);
   const elements: string[][] = [];
   while (!reply.ended) elements.push(reply.text().split('\n'));

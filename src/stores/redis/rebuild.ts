@@ -58,7 +58,7 @@ export function rebuildParts(state: Rebuild, names: readonly string[] | undefine
   let ordered = 0;
   for (let from = 0; from < state.live.length; from += pieceRecords) {
     const piece: Piece = [[], [], [], [], [], [], []];
-    const ids: string[] = [];
+    const fields: string[] = [];
     for (const record of state.live.slice(from, from + pieceRecords)) {
       const { reservationId, quantity } = record;
       checkReservationId(reservationId);
@@ -66,7 +66,7 @@ export function rebuildParts(state: Rebuild, names: readonly string[] | undefine
       const state = record.state === 'held' ? 'h' : 'o';
       if (state === 'h') held += quantity;
       else ordered += quantity;
-      ids.push(reservationId);
+      fields.push(field);
       piece[0].push(field, textOfRecord(record));
       piece[1].push(record.nonce);
       piece[3].push(reservationId, state + field.slice(1));
@@ -81,7 +81,7 @@ export function rebuildParts(state: Rebuild, names: readonly string[] | undefine
       const offsets = record.seats.map((name) => layout.offsets.get(name) ?? 0);
       piece[6].push(reservationId, `${offsets.join(',')}\n${JSON.stringify(record.seats)}`);
     }
-    piece[4].push(ids.join('\n'));
+    piece[4].push(fields.join('\n'));
     pieces.push(piece);
   }
   const personPairs = [...persons].flatMap(([personId, { units, ids }]) => [

@@ -1,3 +1,4 @@
+import type { SkuKey } from '../../core/activity.ts';
 import type {
   OrderMessage,
   ReleaseReason,
@@ -5,10 +6,11 @@ import type {
   ReserveRequest,
 } from '../../core/stock/model.ts';
 import { messageIdOf } from '../../core/stock/reservation.ts';
+import type { Reply } from './replies.ts';
 
 /**
- * How a reservation lies in Redis: one JSON array, written by the gateway, kept as it is, and used
- * both as what is remembered and as the message in the outbox. The scripts never parse it as JSON;
+ * How a reservation lies in Redis: one JSON array, written by the gateway, kept as it is, and
+ * read again both as what is remembered and as the message that the outbox points to. The scripts never parse it as JSON;
  * the few parts that they need stand at the front, where a pattern finds them: quantity, reservation
  * id, and the person with the length of its text in bytes.
  */
@@ -17,13 +19,13 @@ type Text = readonly [
   reservationId: string,
   personBytes: number,
   personId: string,
-  requestId: string,
-  userId: string,
+  /** SHA-256 in base64url where it is one: a third shorter, and there are very many. */
   fingerprint: string,
   nonce: string,
-  deadlineMs: number,
-  seats: readonly string[] | 0,
   reservedAtMs: number,
+  /** After `reservedAtMs`. */
+  deadlineInMs: number,
+  seats: readonly string[] | 0,
   /** 0: that of the SKU, or of the outbox entry. */
   generation: number,
   limit: number,
@@ -36,6 +38,11 @@ type Text = readonly [
 /** The request's field: injective, and free of anything that a script would stumble on. */
 export function fieldOf(userId: string, requestId: string): string {
   return `h${JSON.stringify([requestId, userId])}`;
+}
+
+/** The two parts of a field again. */
+function partsOf(field: string): readonly [requestId: string, userId: string] {
+  return JSON.parse(field.slice(1)) as [string, string];
 }
 
 /** The person's field. JSON, so that it stands in a text as it is. */
@@ -59,13 +66,11 @@ export function textOfRequest(request: ReserveRequest, nowMs: number): string {
     request.reservationId,
     Buffer.byteLength(personField(request.personId)),
     request.personId,
-    request.requestId,
-    request.userId,
-    request.fingerprint,
+    shorten(request.fingerprint),
     request.nonce,
-    request.deadlineMs,
-    request.seats ?? 0,
     nowMs,
+    request.deadlineMs - nowMs,
+    request.seats ?? 0,
     0,
     request.limit,
     request.activityVersion,
@@ -76,6 +81,18 @@ export function textOfRequest(request: ReserveRequest, nowMs: number): string {
   return JSON.stringify(text);
 }
 
+/** Marked, so that any other text comes back as it was. */
+function shorten(fingerprint: string): string {
+  return /^[0-9a-f]{64}$/.test(fingerprint)
+    ? `~${Buffer.from(fingerprint, 'hex').toString('base64url')}`
+    : `=${fingerprint}`;
+}
+
+function lengthen(shortened: string): string {
+  const rest = shortened.slice(1);
+  return shortened.startsWith('~') ? Buffer.from(rest, 'base64url').toString('hex') : rest;
+}
+
 /** For a rebuild: a record has no message, so what only messages say is left at nothing. */
 export function textOfRecord(record: RequestRecord): string {
   const text: Text = [
@@ -83,13 +100,11 @@ export function textOfRecord(record: RequestRecord): string {
     record.reservationId,
     Buffer.byteLength(personField(record.personId)),
     record.personId,
-    record.requestId,
-    record.userId,
-    record.fingerprint,
+    shorten(record.fingerprint),
     record.nonce,
-    record.deadlineMs,
-    record.seats ?? 0,
     record.reservedAtMs,
+    record.deadlineMs - record.reservedAtMs,
+    record.seats ?? 0,
     record.generation,
     0,
     0,
@@ -122,17 +137,19 @@ const reasons = new Map<string, ReleaseReason>(
 /** Seats as a script returns them: offsets, a line break, names; or nothing. */
 function seatsOf(text: Text, places: string): readonly string[] | undefined {
   if (places !== '') return JSON.parse(places.slice(places.indexOf('\n') + 1)) as string[];
-  return text[9] === 0 ? undefined : text[9];
+  return text[8] === 0 ? undefined : text[8];
 }
 
 /** Throws for a state letter that no script of this version writes. */
 export function recordOf(
   state: string,
+  field: string,
   encoded: string,
   places: string,
   generation: number,
 ): RequestRecord {
   const text = JSON.parse(encoded) as Text;
+  const [requestId, userId] = partsOf(field);
   const releaseReason = reasons.get(state);
   if (releaseReason === undefined && state !== 'h' && state !== 'o')
     throw new Error(
@@ -140,52 +157,58 @@ export function recordOf(
     );
   const seats = seatsOf(text, places);
   return {
-    requestId: text[4],
-    userId: text[5],
+    requestId,
+    userId,
     personId: text[3],
-    fingerprint: text[6],
-    nonce: text[7],
+    fingerprint: lengthen(text[4]),
+    nonce: text[5],
     reservationId: text[1],
     quantity: text[0],
     ...(seats === undefined ? {} : { seats }),
-    reservedAtMs: text[10],
-    deadlineMs: text[8],
-    generation: text[11] === 0 ? generation : text[11],
+    reservedAtMs: text[6],
+    deadlineMs: text[6] + text[7],
+    generation: text[9] === 0 ? generation : text[9],
     state: state === 'h' ? 'held' : state === 'o' ? 'ordered' : 'released',
     ...(releaseReason === undefined ? {} : { releaseReason }),
   };
 }
 
-/** The order message of one line of an outbox entry. */
-export function messageOfText(
+/** State, field, text and places, in that order. */
+export function readRecord(reply: Reply, generation: number): RequestRecord {
+  return recordOf(reply.text(), reply.text(), reply.text(), reply.text(), generation);
+}
+
+/** The order message of one request of an outbox entry. */
+export function messageOf(
+  sku: SkuKey,
+  field: string,
   encoded: string,
-  activityId: string,
-  skuId: string,
   generation: number,
   seats: readonly string[] | undefined,
 ): OrderMessage {
   const text = JSON.parse(encoded) as Text;
-  const named = seats ?? (text[9] === 0 ? undefined : text[9]);
+  const [requestId, userId] = partsOf(field);
+  const named = seats ?? (text[8] === 0 ? undefined : text[8]);
   return {
     schemaVersion: 1,
     messageId: messageIdOf(generation, text[1]),
-    activityId,
-    skuId,
-    activityVersion: text[13],
+    activityId: sku.activityId,
+    skuId: sku.skuId,
+    activityVersion: text[11],
     generation,
     reservationId: text[1],
-    requestId: text[4],
-    userId: text[5],
+    requestId,
+    userId,
     personId: text[3],
-    fingerprint: text[6],
-    nonce: text[7],
+    fingerprint: lengthen(text[4]),
+    nonce: text[5],
     quantity: text[0],
-    limit: text[12],
-    unitAmountMinor: text[14],
-    currency: text[15],
+    limit: text[10],
+    unitAmountMinor: text[12],
+    currency: text[13],
     ...(named === undefined ? {} : { seats: named }),
-    reservedAtMs: text[10],
-    deadlineMs: text[8],
-    ...(text[16] === 0 ? {} : { traceparent: text[16] }),
+    reservedAtMs: text[6],
+    deadlineMs: text[6] + text[7],
+    ...(text[14] === 0 ? {} : { traceparent: text[14] }),
   };
 }

@@ -15,6 +15,7 @@ KEYS
   11 outbox       stream  removed
   12 partial      hash    removed
   13 buried       list    removed
+  14 orphaned     hash    removed
 ARGV
 RETURNS
   1 when nothing of it is left, 0 when a reservation is held or a message waits

@@ -5,7 +5,7 @@ KEYS
   1 stock         hash  for the generation
   2 requests      hash  h[request id, user id] -> reservation text
   3 reservations  hash  reservation id -> state
-  4 order         list  ids, one element per batch
+  4 order         list  fields of requests, one element per batch
   5 places        hash  seats of reservations
 ARGV
   1 element   of `order` to begin at, from 0
@@ -13,7 +13,7 @@ ARGV
   3 limit     reservations wanted
 RETURNS
   { generation, next element, next offset, whether the end was reached (1 or 0),
-    then per reservation: element, offset after it, state letter, text, places or '' }
+    then per reservation: element, offset after it, state letter, field, text, places or '' }
   Looks at no more than 16 elements, so that one call stays short: a page may be short and not the last.
 ]]
 local element, offset, limit = tonumber(ARGV[1]), tonumber(ARGV[2]), tonumber(ARGV[3])
@@ -21,14 +21,16 @@ local reply = { tonumber(redis.call('HGET', KEYS[1], 'gen') or 0), element, offs
 local found = 0
 local last = element + 15
 for _, joined in ipairs(redis.call('LRANGE', KEYS[4], element, last)) do
-  local ids, at = {}, 0
-  for id in string.gmatch(joined, '[^\n]+') do
+  local fields, ids, at = {}, {}, 0
+  for field in string.gmatch(joined, '[^\n]+') do
     at = at + 1
-    if at > offset then ids[#ids + 1] = id end
+    if at > offset then fields[#fields + 1] = field end
   end
-  if #ids > 0 then
+  if #fields > 0 then
+    local texts = redis.call('HMGET', KEYS[2], unpack(fields))
+    for i = 1, #fields do ids[i] = string.match(texts[i], '^%[%d+,"([^"]*)"') end
     local values = redis.call('HMGET', KEYS[3], unpack(ids))
-    for i = 1, #ids do
+    for i = 1, #fields do
       if found == limit then
         reply[2], reply[3] = element, offset
         return reply
@@ -40,7 +42,8 @@ for _, joined in ipairs(redis.call('LRANGE', KEYS[4], element, last)) do
         reply[#reply + 1] = element
         reply[#reply + 1] = offset
         reply[#reply + 1] = state
-        reply[#reply + 1] = redis.call('HGET', KEYS[2], 'h' .. string.sub(values[i], 2))
+        reply[#reply + 1] = fields[i]
+        reply[#reply + 1] = texts[i]
         reply[#reply + 1] = redis.call('HGET', KEYS[5], ids[i]) or ''
       end
     end

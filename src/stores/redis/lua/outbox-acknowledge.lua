@@ -5,6 +5,7 @@ KEYS
   1 stock     hash    counters
   2 outbox    stream  entries
   3 partial   hash    what of an entry is done
+  4 orphaned  hash    texts of entries whose reservations were replaced
 ARGV
   1 group   of consumers
   2 done    packed: per entry its id, how many messages it has, and the indexes done (from 1)
@@ -34,6 +35,7 @@ for _, one in ipairs(cmsgpack.unpack(ARGV[2])) do
       redis.call('XACK', KEYS[2], ARGV[1], id)
       redis.call('XDEL', KEYS[2], id)
       redis.call('HDEL', KEYS[3], id)
+      redis.call('HDEL', KEYS[4], id)
     else
       redis.call('HSET', KEYS[3], id, table.concat(done))
     end

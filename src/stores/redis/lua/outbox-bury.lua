@@ -6,6 +6,7 @@ KEYS
   2 outbox    stream  entries
   3 partial   hash    what of an entry is done
   4 buried    list    dead letters
+  5 orphaned  hash    texts of entries whose reservations were replaced
 ARGV
   1 group    of consumers
   2 entry    packed: its id, and how many messages it has
@@ -32,6 +33,7 @@ else
   redis.call('XACK', KEYS[2], ARGV[1], id)
   redis.call('XDEL', KEYS[2], id)
   redis.call('HDEL', KEYS[3], id)
+  redis.call('HDEL', KEYS[5], id)
 end
 redis.call('HINCRBY', KEYS[1], 'buried', 1)
 return 1

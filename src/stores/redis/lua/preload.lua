@@ -12,6 +12,8 @@ KEYS
   8 seats         string  replaced
   9 seatNames     hash    replaced
   10 places       hash    replaced
+  11 outbox       stream  stays
+  12 orphaned     hash    texts of what waits in the outbox
 ARGV
   1 total        units
   2 generation   of this stock
@@ -22,6 +24,21 @@ ARGV
 RETURNS
   { seq, gen, epoch, total, available, held, ordered, paused } as it stands now
 ]]
+-- Messages outlive the reservations that they speak of: keep their texts. O(messages waiting).
+local function keepTexts(outbox, orphaned, requests)
+  for _, entry in ipairs(redis.call('XRANGE', outbox, '-', '+')) do
+    if redis.call('HEXISTS', orphaned, entry[1]) == 0 then
+      local fields = {}
+      for at = 1, #entry[2], 2 do
+        if entry[2][at] == 'f' then
+          for field in string.gmatch(entry[2][at + 1], '[^\n]+') do fields[#fields + 1] = field end
+        end
+      end
+      redis.call('HSET', orphaned, entry[1], table.concat(redis.call('HMGET', requests, unpack(fields)), '\n'))
+    end
+  end
+end
+
 local stock = redis.call('HMGET', KEYS[1],
   'seq', 'gen', 'epoch', 'total', 'available', 'held', 'ordered', 'paused',
   'produced', 'acked', 'buried')
@@ -34,6 +51,7 @@ local total, epoch, seq = tonumber(ARGV[1]), tonumber(ARGV[3]), tonumber(ARGV[4]
 if stock[1] then
   seq = math.max(seq, tonumber(stock[1]))
   epoch = math.max(epoch, tonumber(stock[3]) + 1)
+  keepTexts(KEYS[11], KEYS[12], KEYS[2])
   redis.call('UNLINK', unpack(KEYS, 2, 10))
 end
 seq = seq + 1

@@ -18,6 +18,8 @@ KEYS
   14 order         list    staged
   15 seatNames     hash    staged
   16 places        hash    staged
+  17 outbox        stream  stays
+  18 orphaned      hash    texts of what waits in the outbox
 ARGV
   1 total        units
   2 generation   must be higher than the standing one
@@ -29,6 +31,21 @@ ARGV
 RETURNS
   { seq, gen, epoch, total, available, held, ordered, paused } as it stands now
 ]]
+-- Messages outlive the reservations that they speak of: keep their texts. O(messages waiting).
+local function keepTexts(outbox, orphaned, requests)
+  for _, entry in ipairs(redis.call('XRANGE', outbox, '-', '+')) do
+    if redis.call('HEXISTS', orphaned, entry[1]) == 0 then
+      local fields = {}
+      for at = 1, #entry[2], 2 do
+        if entry[2][at] == 'f' then
+          for field in string.gmatch(entry[2][at + 1], '[^\n]+') do fields[#fields + 1] = field end
+        end
+      end
+      redis.call('HSET', orphaned, entry[1], table.concat(redis.call('HMGET', requests, unpack(fields)), '\n'))
+    end
+  end
+end
+
 local stock = redis.call('HMGET', KEYS[1],
   'seq', 'gen', 'epoch', 'total', 'available', 'held', 'ordered', 'paused',
   'produced', 'acked', 'buried')
@@ -39,6 +56,7 @@ if stock[1] and tonumber(stock[2]) >= generation then
   return { tonumber(stock[1]), tonumber(stock[2]), tonumber(stock[3]), tonumber(stock[4]),
     tonumber(stock[5]), tonumber(stock[6]), tonumber(stock[7]), tonumber(stock[8]) }
 end
+keepTexts(KEYS[17], KEYS[18], KEYS[2])
 redis.call('UNLINK', unpack(KEYS, 2, 9))
 local targets = { KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6], KEYS[8], KEYS[9] }
 for at = 1, 7 do

@@ -10,14 +10,15 @@ KEYS
   3 nonces        set     nonces used
   4 persons       hash    person -> live units
   5 reservations  hash    reservation id -> state
-  6 order         list    ids in order
-  7 outbox        stream  messages
+  6 order         list    fields of requests, in order
+  7 outbox        stream  fields of requests whose message waits
   8 seats         string  map of seats
   9 seatNames     hash    names of seats
   10 places       hash    seats of reservations
 ARGV
   1 seen    highest sequence that the caller has seen
-  2 batch   packed: fields, nonces, persons, quantities, limits, ids, texts, seats (arrays of names,
+  2 now     wall time of the batch, ms
+  3 batch   packed: fields, nonces, persons, quantities, limits, ids, texts, seats (arrays of names,
             or false), units of all together, and whether no two share a field, nonce or person, none
             names seats and none is above its own limit
 RETURNS
@@ -25,7 +26,7 @@ RETURNS
   { kind, seq, gen, epoch, total, available, held, ordered, paused }   kind 'forgotten' or 'paused'
   { 'done', seq .. paused, outcomes, details ... }
     outcomes  one letter per request: g granted, G granted with seats, k known, n nonce used, l limit, s sold out, t seat taken
-    details   for k: state letter, text, places; for l: count, then that for each live reservation;
+    details   for k: state letter, field, text, places; for l: count, then that for each live reservation;
               for t and G: names as JSON; in order of requests
 ]]
 local stock = redis.call('HMGET', KEYS[1],
@@ -50,7 +51,7 @@ if paused == 1 then
   return { 'paused', seq, gen, epoch, total, available, held, ordered, paused }
 end
 
-local batch = cmsgpack.unpack(ARGV[2])
+local batch = cmsgpack.unpack(ARGV[3])
 local fields, nonces, persons = batch[1], batch[2], batch[3]
 local quantities, limits, ids, texts = batch[4], batch[5], batch[6], batch[7]
 local count = #fields
@@ -65,20 +66,20 @@ local living = redis.call('HMGET', KEYS[4], unpack(persons))
 local offsetsTaken = {}
 local reply = { 'done', 0, gen, 0, total, 0, 0, ordered, paused, '' }
 
-local function commit(pairsOfRequests, noncesUsed, pairsOfPersons, pairsOfIds, idsInOrder, granted, messages, units, seatsOf, pairsOfPlaces)
+local function commit(pairsOfRequests, noncesUsed, pairsOfPersons, pairsOfIds, joined, granted, units, seatsOf, pairsOfPlaces)
   -- The one call that could fail on its own account comes first: nothing is written yet.
   if seatsOf then
-    redis.call('XADD', KEYS[7], '*', 'm', messages, 'n', granted, 'g', stock[2], 's', cjson.encode(seatsOf))
+    redis.call('XADD', KEYS[7], '*', 'f', joined, 'n', granted, 'g', stock[2], 't', ARGV[2], 's', cjson.encode(seatsOf))
     redis.call('HSET', KEYS[10], unpack(pairsOfPlaces))
     for _, offset in ipairs(offsetsTaken) do redis.call('SETRANGE', KEYS[8], offset, '1') end
   else
-    redis.call('XADD', KEYS[7], '*', 'm', messages, 'n', granted, 'g', stock[2])
+    redis.call('XADD', KEYS[7], '*', 'f', joined, 'n', granted, 'g', stock[2], 't', ARGV[2])
   end
   redis.call('HSET', KEYS[2], unpack(pairsOfRequests))
   redis.call('SADD', KEYS[3], unpack(noncesUsed))
   redis.call('HSET', KEYS[4], unpack(pairsOfPersons))
   redis.call('HSET', KEYS[5], unpack(pairsOfIds))
-  redis.call('RPUSH', KEYS[6], idsInOrder)
+  redis.call('RPUSH', KEYS[6], joined)
   seq, available, held = seq + 1, available - units, held + units
   if (available > 0) ~= (epoch % 2 == 0) then epoch = epoch + 1 end
   redis.call('HSET', KEYS[1], 'seq', whole(seq), 'available', available, 'held', held,
@@ -105,19 +106,20 @@ if clean then
     people[a], people[b] = persons[i], quantity == 1 and id or '[' .. quantity .. ',"' .. id .. '"]'
     states[a], states[b] = id, fields[i]
   end
-  commit(requests, nonces, people, states, table.concat(ids, '\n'), count, table.concat(texts, '\n'), batch[9])
+  commit(requests, nonces, people, states, table.concat(fields, '\n'), count, batch[9])
   return answer(string.rep('g', count))
 end
 
 -- One by one. What this batch has granted so far lies over what the store knew before.
 local byField, byId, nonceNow, personNow = {}, {}, {}, {}
-local requests, noncesNew, states, idsNew, textsNew, seatsNew, placesNew = {}, {}, {}, {}, {}, {}, {}
+local requests, noncesNew, states, fieldsNew, seatsNew, placesNew = {}, {}, {}, {}, {}, {}
 local outcomes, units, granted = {}, 0, 0
 local map = seated and redis.call('GET', KEYS[8])
 local placed = {}
 
-local function detail(state, text, places)
+local function detail(state, field, text, places)
   reply[#reply + 1] = state
+  reply[#reply + 1] = field
   reply[#reply + 1] = text
   reply[#reply + 1] = places
 end
@@ -125,9 +127,9 @@ end
 -- A reservation of an earlier batch, by its id.
 local function describe(id)
   local value = redis.call('HGET', KEYS[5], id)
-  local text = redis.call('HGET', KEYS[2], 'h' .. string.sub(value, 2))
+  local field = 'h' .. string.sub(value, 2)
   local places = seated and redis.call('HGET', KEYS[10], id) or ''
-  detail(string.sub(value, 1, 1), text, places or '')
+  detail(string.sub(value, 1, 1), field, redis.call('HGET', KEYS[2], field), places or '')
 end
 
 local function personOf(i)
@@ -177,7 +179,7 @@ for i = 1, count do
   local earlier = byField[fields[i]]
   if earlier then
     outcomes[i] = 'k'
-    detail('h', texts[earlier], placed[earlier] or '')
+    detail('h', fields[earlier], texts[earlier], placed[earlier] or '')
   elseif known[i] then
     outcomes[i] = 'k'
     describe(string.match(known[i], '^%[%d+,"([^"]*)"'))
@@ -190,7 +192,7 @@ for i = 1, count do
       reply[#reply + 1] = #person - 1
       for at = 2, #person do
         local now = byId[person[at]]
-        if now then detail('h', texts[now], placed[now] or '') else describe(person[at]) end
+        if now then detail('h', fields[now], texts[now], placed[now] or '') else describe(person[at]) end
       end
     elseif available - units < quantity then
       outcomes[i] = 's'
@@ -212,7 +214,7 @@ for i = 1, count do
         person[1], person[#person + 1] = person[1] + quantity, id
         requests[2 * granted - 1], requests[2 * granted] = fields[i], texts[i]
         states[2 * granted - 1], states[2 * granted] = id, fields[i]
-        noncesNew[granted], idsNew[granted], textsNew[granted] = nonces[i], id, texts[i]
+        noncesNew[granted], fieldsNew[granted] = nonces[i], fields[i]
         if offsets then
           local written = cjson.encode(names)
           placed[i] = table.concat(offsets, ',') .. '\n' .. written
@@ -241,7 +243,7 @@ if granted > 0 then
       people[#people + 1] = person[1] == 1 and person[2] or cjson.encode(person)
     end
   end
-  commit(requests, noncesNew, people, states, table.concat(idsNew, '\n'), granted,
-    table.concat(textsNew, '\n'), units, seated and seatsNew, placesNew)
+  commit(requests, noncesNew, people, states, table.concat(fieldsNew, '\n'), granted, units,
+    seated and seatsNew, placesNew)
 end
 return answer(table.concat(outcomes))
