@@ -1,6 +1,7 @@
 import type { Command } from 'commander';
 import type { Overrides } from '../config/load.ts';
 import { rushFlags } from '../lab/rush/options.ts';
+import type { ExplainOptions } from './rules-command.ts';
 import type { Surroundings } from './terminal.ts';
 
 /** One command each: what it is called, what it takes, and which module does it, loaded when asked. */
@@ -22,6 +23,7 @@ export function addCommands(root: Command, surroundings: Surroundings, done: Don
   addRush(root, surroundings, done);
   addVerify(root, surroundings, done);
   addReconcile(root, surroundings, done);
+  addRules(root, surroundings, done);
   addKeys(root, surroundings, done);
 }
 
@@ -217,4 +219,55 @@ Examples:
         done(await reconcile(options, surroundings));
       },
     );
+}
+
+function addRules(root: Command, surroundings: Surroundings, done: Done): void {
+  const rules = root
+    .command('rules')
+    .summary('check and explain limits')
+    .description('Looks at a file of rules without starting anything.')
+    .addHelpText(
+      'after',
+      `
+Examples:
+  sluice rules check rules.yaml --config sale.yaml
+  sluice rules explain rules.yaml --route submit --user u_1 --address 192.0.2.7`,
+    );
+  rules
+    .command('check <file>')
+    .description('List every problem, and what is worth a second look. Exit code 1 on problems.')
+    .option('-c, --config <file>', 'judge against the activities and ceiling of a configuration')
+    .option(...jsonFlag)
+    .action(async (file: string, options: { config?: string; json?: boolean }) => {
+      const { checkRulesFile } = await import('./rules-command.ts');
+      done(checkRulesFile(file, options, surroundings));
+    });
+  const collect = (word: string, before: readonly string[] = []): readonly string[] => [
+    ...before,
+    word,
+  ];
+  rules
+    .command('explain <file>')
+    .description('Which rules apply to a request, in which order, and what each would say.')
+    .requiredOption('--route <name>', 'submit, status, standing, join, pass, …')
+    .option('--method <method>', 'POST for submit, GET otherwise')
+    .option('--address <address>', 'of the caller')
+    .option('--activity <id>', 'activity')
+    .option('--sku <id>', 'SKU')
+    .option('--user <id>', 'user id')
+    .option('--device <hash>', 'hash of the device')
+    .option('--pass <id>', 'id of the pass')
+    .option('--quantity <n>', 'units asked for')
+    .option('--risk <word>', 'trusted, low, medium, high; assessed where left out')
+    .option('--header <name:value>', 'a header; may be repeated', collect)
+    .option('--claim <name=value>', 'a claim of the token; may be repeated', collect)
+    .option('--at <instant>', 'when: 2027-05-01T10:00:00Z, or +30s from now')
+    .option('--retry', 'a repetition of something admitted before')
+    .option('--trusted-proxy', 'it comes through one of our proxies')
+    .option('-c, --config <file>', 'judge against a configuration')
+    .option(...jsonFlag)
+    .action(async (file: string, options: ExplainOptions) => {
+      const { explainRules } = await import('./rules-command.ts');
+      done(explainRules(file, options, surroundings));
+    });
 }

@@ -42,7 +42,7 @@ const floors: Readonly<Record<string, readonly string[]>> = {
     'telemetry',
     'config',
   ],
-  cli: ['core', 'wire', 'ports', 'config', 'stores', 'app', 'lab'],
+  cli: ['core', 'wire', 'ports', 'config', 'pipeline', 'stores', 'app', 'lab'],
   'main.ts': ['app', 'cli'],
 };
 
