@@ -103,7 +103,9 @@ export class OrderBook {
   stock(): Promise<DurableStock | undefined> {
     return this.#read(() => {
       const orders = [...this.#orders.values()];
-      const paid = orders.filter((order) => order.state === 'PAID').length;
+      const paid = orders
+        .filter((order) => order.state === 'PAID')
+        .reduce((sum, order) => sum + order.quantity, 0);
       return { total: 0, sold: orders.length, paid, generation: 1 };
     });
   }

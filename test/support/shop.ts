@@ -42,6 +42,8 @@ export interface ShopOptions {
   readonly health?: Partial<Omit<Health, 'slots'>>;
   readonly slots?: Partial<Record<Resource, number>>;
   readonly deps?: Partial<GatewayDeps>;
+  readonly door?: Partial<Door>;
+  readonly withoutSessions?: boolean;
   readonly settings?: Partial<GatewayDeps['settings']>;
   /** Wraps the store, to make it slow, failing or counted. */
   readonly store?: (real: InventoryStore) => InventoryStore;
@@ -62,6 +64,8 @@ export interface Shop {
   readonly activity: Activity;
   readonly path: string;
   readonly logged: { event: string; fields: Readonly<Record<string, unknown>> }[];
+  /** What everybody's standing says from now on. */
+  setStanding(state: Standing['state']): void;
   /** A signed-in person with a pass. */
   buyer(name: string, attempt?: number): Buyer;
   close(): Promise<void>;
@@ -184,6 +188,7 @@ export async function openShop(options: ShopOptions = {}): Promise<Shop> {
   const nonceFor = (userId: string, attempt: number): string =>
     nonceOf(macOf(Buffer.alloc(32, 9)), sku.activityId, userId, sku.skuId, attempt);
 
+  let state: Standing['state'] = 'admitted';
   const deps: GatewayDeps = {
     settings: { ...gatewayDefaults, port: 0, ...options.settings },
     clock: world,
@@ -195,12 +200,30 @@ export async function openShop(options: ShopOptions = {}): Promise<Shop> {
       get: (id) => (id === activity.activityId ? activity : undefined),
     },
     identity: demoIdentity(rings.user, issuer),
-    sessions: demoSessions({ ring: rings.user, issuer, clock: world, random, anywhere: false }),
-    door: openDoor(world, rings.entry, (person) => ({
-      pass: passOf(person.userId, nonceFor(person.userId, 1)),
-      nonce: nonceFor(person.userId, 1),
-      pathId: path,
-    })),
+    ...(options.withoutSessions === true
+      ? {}
+      : {
+          sessions: demoSessions({
+            ring: rings.user,
+            issuer,
+            clock: world,
+            random,
+            anywhere: false,
+          }),
+        }),
+    door: {
+      ...openDoor(
+        world,
+        rings.entry,
+        () => state,
+        (person) => ({
+          pass: passOf(person.userId, nonceFor(person.userId, 1)),
+          nonce: nonceFor(person.userId, 1),
+          pathId: path,
+        }),
+      ),
+      ...options.door,
+    },
     health: openHealth(options.health, options.slots),
     limits: options.limits ?? noLimits,
     flags,
@@ -241,6 +264,9 @@ export async function openShop(options: ShopOptions = {}): Promise<Shop> {
     activity,
     path,
     logged,
+    setStanding(next) {
+      state = next;
+    },
     buyer(name, attempt = 1) {
       const userToken = userTokenOf(rings.user, name, world.wallMs());
       const nonce = nonceFor(name, attempt);
@@ -274,11 +300,12 @@ export function userTokenOf(ring: KeyRing, userId: string, nowMs: number): strin
 function openDoor(
   world: World,
   ring: KeyRing,
+  stateNow: () => Standing['state'],
   passOf: (person: Person) => { pass: string; nonce: string; pathId: string },
 ): Door {
   const entries = new Map<string, number>();
-  const standing = (state: Standing['state']): Standing => ({
-    state,
+  const standing = (): Standing => ({
+    state: stateNow(),
     cohort: 'lobby',
     position: 1,
     ahead: 0,
@@ -313,7 +340,7 @@ function openDoor(
         created,
         entryId,
         entryToken,
-        standing: standing('admitted'),
+        standing: standing(),
       });
     },
     standingByToken(activityId, token) {
@@ -321,7 +348,7 @@ function openDoor(
       const verdict = verifyEntryToken(ring, token, { issuer, activityId }, world.wallMs());
       if (verdict.kind === 'refused') return { kind: 'bad_token', reason: verdict.reason };
       const { entryId } = verdict.claims;
-      return { kind: 'standing', entryId, standing: standing('admitted') };
+      return { kind: 'standing', entryId, standing: standing() };
     },
     standingByPerson(activityId, person) {
       if (!known(activityId)) return Promise.resolve({ kind: 'unknown_activity' });
@@ -329,7 +356,7 @@ function openDoor(
       return Promise.resolve({
         kind: 'standing',
         entryId: `e_${person.personId}`,
-        standing: standing('admitted'),
+        standing: standing(),
       });
     },
     leave: (_activityId, person) => Promise.resolve(entries.delete(person.personId)),

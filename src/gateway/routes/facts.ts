@@ -41,7 +41,10 @@ export const factsRoutes: readonly RouteSpec[] = [
     handle: async (call) => {
       const { activities } = call.context.deps;
       const bodies = await Promise.all(activities.list().map((one) => activityFacts(call, one)));
-      return cacheable(call, { activities: bodies });
+      return cacheable(call, bodies, (serverTime) => ({
+        activities: bodies.map((body) => ({ ...body, server_time: serverTime })),
+        server_time: serverTime,
+      }));
     },
   },
   {
@@ -57,7 +60,8 @@ export const factsRoutes: readonly RouteSpec[] = [
     handle: async (call) => {
       const activity = call.context.deps.activities.get(param(call, 'activity_id'));
       if (activity === undefined) return refuse(noSuchActivity);
-      return cacheable(call, await activityFacts(call, activity));
+      const body = await activityFacts(call, activity);
+      return cacheable(call, body, (serverTime) => ({ ...body, server_time: serverTime }));
     },
   },
   {
@@ -129,7 +133,7 @@ async function activityFacts(call: Call, activity: Activity): Promise<Facts> {
 }
 
 /** A weak tag, because `server_time` differs between two answers that say the same. */
-function cacheable(call: Call, facts: object): RouteReply {
+function cacheable(call: Call, facts: object, bodyAt: (serverTime: string) => object): RouteReply {
   const hash = createHash('sha256').update(JSON.stringify(facts)).digest('base64url').slice(0, 22);
   const tag = `W/"${hash}"`;
   const headers = ['Cache-Control', factsCache, 'ETag', tag, 'X-Content-Type-Options', 'nosniff'];
@@ -137,6 +141,5 @@ function cacheable(call: Call, facts: object): RouteReply {
   if (known !== undefined && known.split(',').some((one) => one.trim() === tag)) {
     return { status: 304, body: undefined, headers };
   }
-  const serverTime = call.context.renderer.serverTime(call.nowMs);
-  return { status: 200, body: { ...facts, server_time: serverTime }, headers };
+  return { status: 200, body: bodyAt(call.context.renderer.serverTime(call.nowMs)), headers };
 }
