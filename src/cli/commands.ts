@@ -23,6 +23,7 @@ export function addCommands(root: Command, surroundings: Surroundings, done: Don
   addRush(root, surroundings, done);
   addVerify(root, surroundings, done);
   addReconcile(root, surroundings, done);
+  addRecover(root, surroundings, done);
   addRules(root, surroundings, done);
   addKeys(root, surroundings, done);
 }
@@ -177,6 +178,15 @@ function addVerify(root: Command, surroundings: Surroundings, done: Done): void 
     .summary('check what a sale promised')
     .description('Checks promises from records. Exit code 1 when one does not hold.');
   verify
+    .command('draw <file>')
+    .description('Recompute a draw from its audit file alone: commitments, root, order, waves.')
+    .option('--entry <id>', 'also show that this entry stood in the lobby, and its place')
+    .option(...jsonFlag)
+    .action(async (file: string, options: { entry?: string; json?: boolean }) => {
+      const { verifyDrawFile } = await import('./verify-draw-command.ts');
+      done(verifyDrawFile(file, options, surroundings));
+    });
+  verify
     .command('ledger')
     .description('Is every request that came to a running server found again?')
     .option(...configFlag)
@@ -196,6 +206,10 @@ function addReconcile(root: Command, surroundings: Surroundings, done: Done): vo
       'Compares inventory, queue and orders, and repairs each class of difference in its defined way, with an audit row. Exit code 1 when there was one.',
     )
     .option('--dry-run', 'only look')
+    .option(
+      '--rebuild',
+      'also rebuild the inventory of a SKU that cannot be repaired piece by piece',
+    )
     .option('--reason <words>', 'why, for the audit')
     .option(...configFlag)
     .option(...dataFlag)
@@ -213,6 +227,7 @@ Examples:
         data?: string;
         json?: boolean;
         dryRun?: boolean;
+        rebuild?: boolean;
         reason?: string;
       }) => {
         const { reconcile } = await import('./operate-command.ts');
@@ -269,5 +284,22 @@ Examples:
     .action(async (file: string, options: ExplainOptions) => {
       const { explainRules } = await import('./rules-command.ts');
       done(explainRules(file, options, surroundings));
+    });
+}
+
+function addRecover(root: Command, surroundings: Surroundings, done: Done): void {
+  root
+    .command('recover')
+    .summary('rebuild the inventory from the orders')
+    .description(
+      'Rebuilds the inventory of every SKU of a running server from its orders, after a total loss. Reservations without an order are given up, and their buyers told so.',
+    )
+    .requiredOption('--reason <words>', 'why, for the audit')
+    .option(...configFlag)
+    .option(...dataFlag)
+    .option(...jsonFlag)
+    .action(async (options: { config?: string; data?: string; json?: boolean; reason: string }) => {
+      const { recover } = await import('./operate-command.ts');
+      done(await recover(options, surroundings));
     });
 }

@@ -96,6 +96,17 @@ test('reconcile looks, or repairs with a reason for the audit', async () => {
   expect(JSON.parse(seen.at(-1)?.body ?? '')).toEqual({ dry_run: false, reason: 'power cut' });
 });
 
+test('recover needs a reason, and says what was rebuilt', async () => {
+  answer = { rebuilt: [{}, {}] };
+  const done = await sluice(['recover', '--reason', 'disk lost'], access());
+  expect(done).toMatchObject({ code: 0, out: expect.stringContaining('2 SKUs') });
+  expect(seen[0]).toMatchObject({
+    path: 'POST /admin/v1/commands/recover',
+    body: '{"reason":"disk lost"}',
+  });
+  expect((await sluice(['recover'], access())).code).toBe(2);
+});
+
 test('the server is found by the lock of its data folder, its credential beside it', async () => {
   const lock = await openDataFolder({ path: folder, random: systemRandom, adminUrl: url });
   try {

@@ -7,6 +7,7 @@ import type { Surroundings } from './terminal.ts';
 export interface OperateOptions extends AdminOptions {
   readonly json?: boolean;
   readonly dryRun?: boolean;
+  readonly rebuild?: boolean;
   readonly reason?: string;
 }
 
@@ -50,6 +51,7 @@ export async function reconcile(
   const access = await findAdmin(options, surroundings, systemRandom);
   const answer = await askAdmin(access, 'POST', '/admin/v1/commands/reconcile', reconcileMs, {
     dry_run: dryRun,
+    ...(options.rebuild === true ? { rebuild: true } : {}),
     reason: options.reason ?? 'only looking',
   });
   const findings = member(answer, 'findings');
@@ -64,6 +66,26 @@ export async function reconcile(
       surroundings.out(`${bad('found')}  ${JSON.stringify(finding)}\n`);
   }
   return findings.length === 0 ? exitOk : exitNo;
+}
+
+/** `sluice recover`: the inventory again, from the orders. */
+export async function recover(
+  options: OperateOptions,
+  surroundings: Surroundings,
+): Promise<number> {
+  const access = await findAdmin(options, surroundings, systemRandom);
+  const answer = await askAdmin(access, 'POST', '/admin/v1/commands/recover', reconcileMs, {
+    reason: options.reason ?? '',
+  });
+  const rebuilt = member(answer, 'rebuilt');
+  if (!Array.isArray(rebuilt))
+    throw new UsageError('recover: the answer has no "rebuilt"; is the server of this version?');
+  surroundings.out(
+    options.json === true
+      ? `${JSON.stringify(answer)}\n`
+      : `rebuilt the inventory of ${rebuilt.length} SKUs from their orders\n`,
+  );
+  return exitOk;
 }
 
 function numberIn(answer: unknown, name: string): number {

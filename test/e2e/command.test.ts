@@ -104,6 +104,8 @@ describe('sluice up', () => {
     const ledger = await sluice('verify', 'ledger', '--data', data, '--json');
     expect(ledger).toMatchObject({ code: 0, err: '' });
     expect(JSON.parse(ledger.out)).toMatchObject({ residual: 0, verdict: 'holds' });
+    const look = await sluice('reconcile', '--dry-run', '--data', data);
+    expect(look).toMatchObject({ code: 0, err: '' });
     const keys = await sluice('keys', 'list', '--data', data);
     expect(keys.out).toMatch(/^pass +pass-\S+ +HS256 .* signs$/m);
 
