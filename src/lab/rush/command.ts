@@ -7,7 +7,7 @@ import { Asker } from './ask.ts';
 import { BackOffice } from './back-office.ts';
 import { Crowd } from './crowd.ts';
 import { Dice } from './dice.ts';
-import { builtCommand, startEmbedded } from './embedded.ts';
+import { builtCommand, embeddedLimits, startEmbedded } from './embedded.ts';
 import type { EmbeddedServer, ServerCommand } from './embedded.ts';
 import { htmlReport } from './html-report.ts';
 import { Monitor } from './monitor.ts';
@@ -147,6 +147,7 @@ async function runCrowd(
       arrivals,
       people: options.people,
       seed: options.seed,
+      ...(server === undefined ? {} : { limits: embeddedLimits }),
     },
     clock,
     timers,

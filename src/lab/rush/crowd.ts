@@ -5,7 +5,7 @@ import { Buyer } from './buyer.ts';
 import { Dice, question } from './dice.ts';
 import type { Dossier } from './dossier.ts';
 import { HttpPool, poolLimitsDefault } from './http-pool.ts';
-import type { FailureReason } from './http-pool.ts';
+import type { FailureReason, PoolLimits } from './http-pool.ts';
 import { Population, stage, trait } from './population.ts';
 import type { Reply } from './reply-parser.ts';
 import { RequestWriter } from './requests.ts';
@@ -31,7 +31,7 @@ export interface CrowdPlan {
   readonly arrivals: Arrivals;
   readonly people: number;
   readonly seed: number;
-  readonly maxConnections?: number;
+  readonly limits?: Partial<PoolLimits>;
 }
 
 /**
@@ -90,10 +90,7 @@ export class Crowd implements Scene {
     this.#arrivedAlready = new Uint8Array(plan.people);
     this.#pool = new HttpPool<CallKind>(
       plan.origin,
-      {
-        ...poolLimitsDefault,
-        maxConnections: plan.maxConnections ?? poolLimitsDefault.maxConnections,
-      },
+      { ...poolLimitsDefault, ...plan.limits },
       {
         begun: (call, nowMs) => this.#begun(call, nowMs),
         replied: (call, reply, nowMs) => this.#replied(call, reply, nowMs),

@@ -6,6 +6,7 @@ import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import type { Clock, Timers } from '../../ports/clock.ts';
 import { member } from './ask.ts';
+import type { PoolLimits } from './http-pool.ts';
 import type { RushOptions } from './options.ts';
 import { CannotStartError } from './sale.ts';
 
@@ -29,7 +30,19 @@ export interface EmbeddedServer {
 const startAllowanceMs = 8_000;
 const startMaxMs = 60_000;
 const stopMaxMs = 15_000;
-const claimWindowMs = 10_000;
+const claimWindowMs = 20_000;
+
+/**
+ * Where the crowd's connections come from: on Linux all of 127/8 is this machine, and the embedded
+ * sale trusts it, so the server's bound on connections per address is no bound on the crowd.
+ */
+export const embeddedLimits: Partial<PoolLimits> =
+  process.platform === 'linux'
+    ? {
+        maxConnections: 12_000,
+        localAddresses: ['127.0.0.2', '127.0.0.3', '127.0.0.4', '127.0.0.5'],
+      }
+    : {};
 
 /** How the server is started: the built command, unless a test composes another. */
 export interface ServerCommand {
@@ -47,7 +60,7 @@ export function embeddedConfig(options: RushOptions, dataFolder: string, nowMs: 
   const { scenario } = options;
   const perSku = splitStock(options.stock, scenario.skus);
   return {
-    server: { port: 0, admin_port: 0, trusted_proxies: ['127.0.0.1/32'], ceiling: '200000/s' },
+    server: { port: 0, admin_port: 0, trusted_proxies: ['127.0.0.0/8'], ceiling: '200000/s' },
     data: dataFolder,
     stores: { fsync: 'os' },
     identity: { mode: 'demo', demo_anywhere: true },
@@ -66,9 +79,11 @@ export function embeddedConfig(options: RushOptions, dataFolder: string, nowMs: 
         })),
         room: {
           mode: 'draw',
-          pass_life: '10s',
+          pass_life: '15s',
           claim_window: `${claimWindowMs}ms`,
           max_admissions: `${admissionsPerSecond(options)}/s`,
+          // What a small machine answers beside everything else.
+          poll_budget: '3000/s',
           max_active: Math.max(1_000, options.stock * 2),
         },
         payment: { deadline: `${scenario.paymentDeadlineMs}ms`, grace: '2s' },

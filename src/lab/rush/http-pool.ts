@@ -41,15 +41,18 @@ export interface PoolLimits {
   readonly replyTimeoutMs: number;
   /** Idle connections are dropped after this, or a second before the server says that it would. */
   readonly idleMs: number;
-  /** Connections being opened at once. */
-  readonly maxConnecting: number;
+  /**
+   * Addresses of this machine to connect from, in turn; empty for the system's choice. A server that
+   * bounds connections per address would else see one address alone.
+   */
+  readonly localAddresses: readonly string[];
 }
 
 export const poolLimitsDefault: PoolLimits = {
   maxConnections: 4_096,
   replyTimeoutMs: 15_000,
   idleMs: 20_000,
-  maxConnecting: 2_048,
+  localAddresses: [],
 };
 
 interface Connection<Kind extends string> {
@@ -79,6 +82,8 @@ export class HttpPool<Kind extends string> {
   readonly #all = new Set<Connection<Kind>>();
   readonly #free: Connection<Kind>[] = [];
   #connecting = 0;
+  /** Ever. */
+  #opened = 0;
   #busy = 0;
   #queue: Call<Kind>[] = [];
   #queueHead = 0;
@@ -195,11 +200,7 @@ export class HttpPool<Kind extends string> {
 
   /** Opens as many connections as there are requests in line, within the limits. */
   #open(): void {
-    while (
-      this.waiting > this.#connecting &&
-      this.#connecting < this.#limits.maxConnecting &&
-      this.#all.size < this.#limits.maxConnections
-    ) {
+    while (this.waiting > this.#connecting && this.#all.size < this.#limits.maxConnections) {
       this.#connect();
       this.#begunHead = Math.max(this.#begunHead, this.#queueHead);
       const call = this.#queue[this.#begunHead];
@@ -216,9 +217,17 @@ export class HttpPool<Kind extends string> {
         return true;
       },
     };
+    const { localAddresses } = this.#limits;
+    const localAddress = localAddresses[this.#opened % Math.max(1, localAddresses.length)];
+    this.#opened += 1;
+    const place = {
+      host: this.#host,
+      port: this.#port,
+      ...(localAddress === undefined ? {} : { localAddress }),
+    };
     const socket = this.#secure
-      ? connectTls({ host: this.#host, port: this.#port, servername: this.#host })
-      : connectPlain({ host: this.#host, port: this.#port, noDelay: true, onread });
+      ? connectTls({ ...place, servername: this.#host })
+      : connectPlain({ ...place, noDelay: true, onread });
     const connection: Connection<Kind> = {
       socket,
       parser: new ReplyParser(),

@@ -98,7 +98,18 @@ export class Visitor {
       }
     }
     if (people.has(person, trait.hopeful) && !this.#scene.closing) this.wait(person, nextPollMs);
-    else people.settle(person, 'sold_out');
+    else {
+      this.#sayGoodbye(person);
+      people.settle(person, 'sold_out');
+    }
+  }
+
+  /** Half of those who go say so; the other half just close the page. */
+  #sayGoodbye(person: number): void {
+    const { people, dice, writer } = this.#scene;
+    if (people.userToken(person) === '' || this.#scene.closing) return;
+    if (dice.roll(person, question.leavesPolitely) >= 0.5) return;
+    this.#scene.send('leave', person, 0, writer.leave(person));
   }
 
   stand(person: number, standing: Standing): void {
@@ -107,7 +118,9 @@ export class Visitor {
     const pollMs = this.#paceMs(person, standing.next_poll_after_ms);
     switch (standing.state) {
       case 'waiting':
-        this.wait(person, pollMs);
+        // Nothing left now, though some may come back: to most people that is sold out.
+        if (standing.sell_through === 'gone_for_now') this.toldSoldOut(person, pollMs);
+        else this.wait(person, pollMs);
         return;
       case 'admitted':
       case 'claimed':
@@ -243,9 +256,7 @@ export class Visitor {
     const tired = people.kind(person) === 'ignorer' && (people.used[person] ?? 0) > ignorerPollsMax;
     if (!tired && scene.now() < (people.quitAtMs[person] ?? Number.POSITIVE_INFINITY)) return false;
     const told = people.has(person, trait.toldSoldOut);
-    if (people.userToken(person) !== '' && scene.dice.roll(person, question.leavesPolitely) < 0.5) {
-      scene.send('leave', person, 0, scene.writer.leave(person));
-    }
+    this.#sayGoodbye(person);
     people.settle(person, told ? 'sold_out' : 'gave_up');
     return true;
   }
