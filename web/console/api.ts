@@ -21,7 +21,7 @@ export interface Overview {
     readonly depth: number;
     readonly oldest_age_ms: number;
     readonly buried: number;
-  };
+  } | null;
   readonly latency: { readonly admitted: Latency | null; readonly refused: Latency | null };
   readonly instances: readonly Instance[];
   readonly ledger_residual: number | null;
@@ -87,14 +87,14 @@ export interface Point {
   readonly p50_ms: number | null;
   readonly p99_ms: number | null;
   readonly refused_p99_ms: number | null;
-  readonly queue_depth: number;
-  readonly queue_age_ms: number;
+  readonly queue_depth: number | null;
+  readonly queue_age_ms: number | null;
   readonly stock: {
     readonly paid: number;
     readonly pending: number;
     readonly held: number;
     readonly available: number;
-  };
+  } | null;
   readonly waiting: number;
 }
 

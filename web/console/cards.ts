@@ -205,7 +205,9 @@ export function modeCard(words: Words, formats: Formats): Card {
       );
       setText(
         driver,
-        mode.driver === null ? words.noDriver : words.driver(mode.driver.signal, formats.share(z)),
+        mode.driver === null
+          ? words.noDriver
+          : words.driver(signalName(mode.driver.signal), formats.share(z)),
       );
       setText(
         extra,
@@ -328,4 +330,12 @@ export function instancesCard(words: Words, formats: Formats): Card {
       );
     },
   };
+}
+
+/** `queueWaitMs` as an operator reads it: `queue wait`. */
+function signalName(name: string): string {
+  return name
+    .replace(/Ms$/, '')
+    .replace(/[A-Z_]/g, (letter) => ` ${letter === '_' ? '' : letter.toLowerCase()}`)
+    .replace(/ +/g, ' ');
 }

@@ -126,10 +126,10 @@ export function nowView(
     ]);
     queue.draw(times, [column((p) => p.queue_depth), column((p) => p.queue_age_ms)]);
     stockPlot.draw(times, [
-      column((p) => p.stock.available),
-      column((p) => p.stock.held),
-      column((p) => p.stock.pending),
-      column((p) => p.stock.paid),
+      column((p) => p.stock?.available ?? null),
+      column((p) => p.stock?.held ?? null),
+      column((p) => p.stock?.pending ?? null),
+      column((p) => p.stock?.paid ?? null),
     ]);
     drawReasons(times);
   };
@@ -155,6 +155,11 @@ export function nowView(
     why.draw(times, columns);
   };
 
+  const queueText = (queue: NonNullable<Overview['queue']>): string =>
+    queue.buried === 0
+      ? formats.span(queue.oldest_age_ms)
+      : `${formats.span(queue.oldest_age_ms)} · ${words.buried(formats.count(queue.buried))}`;
+
   const showTiles = (overview: Overview, point: Point | null): void => {
     const rate = (value: number | undefined): string =>
       value === undefined ? '–' : formats.count(Math.round(value));
@@ -165,10 +170,7 @@ export function nowView(
       rate(point?.ordered_per_second),
       rate(point?.paid_per_second),
       overview.latency.admitted === null ? '–' : formats.span(overview.latency.admitted.p99_ms),
-      formats.span(overview.queue.oldest_age_ms) +
-        (overview.queue.buried > 0
-          ? ` · ${words.buried(formats.count(overview.queue.buried))}`
-          : ''),
+      overview.queue === null ? '–' : queueText(overview.queue),
       formats.count(overview.rooms.reduce((sum, room) => sum + room.waiting, 0)),
     ];
     tileValues.forEach((value, at) => setText(value, texts[at] ?? ''));

@@ -164,12 +164,12 @@ export function makePlot(options: PlotOptions): Plot {
   };
 }
 
-/** Each column on top of those after it, so that the first is drawn first and highest. */
+/** Each column on top of those after it, so that the first is drawn first and highest; gaps stay gaps. */
 function stack(columns: readonly (readonly (number | null)[])[]): (number | null)[][] {
   const out: (number | null)[][] = [];
-  let below: number[] = [];
+  let below: (number | null)[] = [];
   for (const column of columns.toReversed()) {
-    const sums = column.map((value, at) => (below[at] ?? 0) + (value ?? 0));
+    const sums = column.map((value, at) => (value === null ? null : (below[at] ?? 0) + value));
     out.unshift(sums);
     below = sums;
   }

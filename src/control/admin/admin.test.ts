@@ -399,6 +399,13 @@ describe('history', () => {
     expect(history.reasons.at(-1)).toBe('other');
   });
 
+  it('keeps what is not known as a gap, never as a zero', () => {
+    const history = new History();
+    history.add(overviewAt(0, 0));
+    const point = history.add({ ...overviewAt(1_000, 1), stock: [], queue: null });
+    expect(point).toMatchObject({ stock: null, queueDepth: null, queueAgeMs: null });
+  });
+
   it('tells the share of 429s, and nothing while nothing came', () => {
     expect(limitedShare([], 60)).toBeNull();
   });

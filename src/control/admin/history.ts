@@ -23,15 +23,16 @@ export interface HistoryPoint {
   readonly p50Ms: number | null;
   readonly p99Ms: number | null;
   readonly refusedP99Ms: number | null;
-  readonly queueDepth: number;
-  readonly queueAgeMs: number;
-  /** Units over all SKUs. */
+  /** null: not known at that second; a gap, never a zero. */
+  readonly queueDepth: number | null;
+  readonly queueAgeMs: number | null;
+  /** Units over all SKUs; null as above. */
   readonly stock: {
     readonly paid: number;
     readonly pending: number;
     readonly held: number;
     readonly available: number;
-  };
+  } | null;
   readonly waiting: number;
 }
 
@@ -77,14 +78,17 @@ export class History {
       p50Ms: now.latency.admitted?.p50Ms ?? null,
       p99Ms: now.latency.admitted?.p99Ms ?? null,
       refusedP99Ms: now.latency.refused?.p99Ms ?? null,
-      queueDepth: now.queue.depth,
-      queueAgeMs: now.queue.oldestAgeMs,
-      stock: {
-        paid: sum((row) => row.paid),
-        pending: sum((row) => row.pending),
-        held: sum((row) => row.held),
-        available: sum((row) => row.available),
-      },
+      queueDepth: now.queue?.depth ?? null,
+      queueAgeMs: now.queue?.oldestAgeMs ?? null,
+      stock:
+        now.stock.length === 0
+          ? null
+          : {
+              paid: sum((row) => row.paid),
+              pending: sum((row) => row.pending),
+              held: sum((row) => row.held),
+              available: sum((row) => row.available),
+            },
       waiting: now.rooms.reduce((total, room) => total + room.waiting, 0),
     };
     this.#points.push(point);

@@ -20,10 +20,12 @@ export interface Overview {
   readonly funnel: readonly FunnelStep[];
   /** Refusals by stage and reason; both are words from closed sets. */
   readonly refusals: readonly RefusalRow[];
+  /** Empty while nobody knows. */
   readonly stock: readonly StockRow[];
   readonly mode: ModeState;
   readonly rooms: readonly RoomRow[];
-  readonly queue: QueueState;
+  /** null while nobody knows. */
+  readonly queue: QueueState | null;
   readonly latency: {
     readonly admitted: LatencyState | null;
     readonly refused: LatencyState | null;
