@@ -1,4 +1,5 @@
 import { writeFileSync } from 'node:fs';
+import { createServer } from 'node:net';
 import { join } from 'node:path';
 import { systemTimers } from '../app/system.ts';
 import type { Config } from '../config/config.ts';
@@ -44,6 +45,10 @@ export const closeWithinMs = 10_000;
 export async function up(options: UpOptions, surroundings: Surroundings): Promise<number> {
   const { startServer } = await import('../app/server.ts');
   const start = async (config: Config): Promise<RunningServer> => {
+    const { host, port, adminHost, adminPort } = config.server;
+    // Found out now, not after seconds of opening stores.
+    await tryPort(host, port);
+    await tryPort(adminHost, adminPort);
     const server = await startServer(config);
     writeFileSync(join(config.dataFolder, adminUrlFile), `${server.urls.operator}\n`, {
       mode: 0o600,
@@ -51,6 +56,16 @@ export async function up(options: UpOptions, surroundings: Surroundings): Promis
     return server;
   };
   return serve(options, surroundings, { start, timers: systemTimers });
+}
+
+/** Listens for an instant. Rejects with the system's error, which names the port. */
+function tryPort(host: string, port: number): Promise<void> {
+  if (port === 0) return Promise.resolve();
+  return new Promise((resolve, reject) => {
+    const probe = createServer();
+    probe.once('error', reject);
+    probe.listen({ host, port, exclusive: true }, () => probe.close(() => resolve()));
+  });
 }
 
 /** Starts a server, tells where it is, and stops it gently when asked. */

@@ -113,6 +113,13 @@ describe('sluice up', () => {
     expect(second.code).toBe(2);
     expect(second.err).toContain('is in use by');
 
+    const { port } = new URL(first.shop);
+    const elsewhere = ['--admin-port', '0', '--data', join(folder, 'other')];
+    const taken = await sluice('up', '--port', port, ...elsewhere);
+    expect(taken.code).toBe(2);
+    expect(taken.err).toContain(`127.0.0.1:${port} is taken`);
+    expect(taken.err).toContain('--port');
+
     first.child.kill('SIGTERM');
     expect(await first.ended).toMatchObject({ code: 0 });
 
@@ -146,25 +153,6 @@ describe('sluice up', () => {
     expect(out).toMatch(/operator +http:\/\/127\.0\.0\.1:\d+\/#sign-in=/);
     expect(out).toContain('Demo sale');
     expect(out).not.toContain('\u001B');
-  });
-
-  test('a port that is taken is a usage error that names the flag', async () => {
-    const one = await up(join(folder, 'one'));
-    const { port } = new URL(one.shop);
-    const other = await sluice(
-      'up',
-      '--port',
-      port,
-      '--admin-port',
-      '0',
-      '--data',
-      join(folder, 'two'),
-    );
-    expect(other.code).toBe(2);
-    expect(other.err).toContain('--port');
-    expect(other.err).toContain(port);
-    one.child.kill('SIGTERM');
-    expect((await one.ended).code).toBe(0);
   });
 
   test('a configuration with mistakes starts nothing', async () => {
