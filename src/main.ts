@@ -27,7 +27,7 @@ process.stdout.on('error', (error: NodeJS.ErrnoException) => {
   if (error.code !== 'EPIPE') throw error;
 });
 
-process.exitCode = await runCommand(process.argv.slice(2), version, {
+const exitCode = await runCommand(process.argv.slice(2), version, {
   environment: process.env,
   out: (text) => process.stdout.write(text),
   err: (text) => process.stderr.write(text),
@@ -36,3 +36,9 @@ process.exitCode = await runCommand(process.argv.slice(2), version, {
   nowMs: () => systemClock.wallMs(),
   stopSignal,
 });
+
+// What is still open by now (a server that would not close in time) must not keep the process.
+await new Promise<void>((resolve) => {
+  process.stdout.write('', () => resolve());
+});
+process.exit(exitCode);

@@ -327,6 +327,14 @@ describe('the schema', () => {
     for (const setting of settings()) expect(setting.meaning).not.toBe('');
   });
 
+  test('the example of docs/CONFIG.md is good', () => {
+    const text = /```yaml\n([^]*?)```/.exec(readFileSync('docs/CONFIG.md', 'utf8'))?.[1] ?? '';
+    expect(good(text).identity).toMatchObject({ mode: 'jwt' });
+    expect(activityOf(good(text).activities[0]!, nowMs).lobbyOpensAtMs).toBe(
+      Date.UTC(2027, 4, 1, 11, 30),
+    );
+  });
+
   test('property: the checker never accepts what the published schema refuses', () => {
     const base = parse(sale) as { activities: Record<string, unknown>[] };
     const value = fc.oneof(
