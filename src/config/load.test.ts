@@ -193,7 +193,7 @@ activities:
       fc.property(fc.array(piece, { maxLength: 40 }), (pieces) => {
         load(pieces.join(''));
       }),
-      { numRuns: 2_000 },
+      { numRuns: 500 },
     );
   });
 });
@@ -362,7 +362,7 @@ describe('the schema', () => {
           expect(validate(config)).toBe(true);
         }
       }),
-      { numRuns: 1_000 },
+      { numRuns: 400 },
     );
     expect(accepted).toBeGreaterThan(20);
   });
