@@ -12,7 +12,7 @@ import { fastifyLane } from './fastify-lane.ts';
 import { HotLane } from './hot-lane.ts';
 import { openApiDocument } from './openapi.ts';
 import { routeTable } from './routes/table.ts';
-import { httpServer } from './server.ts';
+import { httpServer, refuseNow } from './server.ts';
 import { refuseRepeated, tooManyHeaders } from '../pipeline/stages/01-receive.ts';
 import { repeatedHeader } from './head.ts';
 import { streamsFor } from './standing-events.ts';
@@ -149,11 +149,7 @@ function refuseAnywhere(
     }
   }
   if (refusal === undefined) return false;
-  const { deps, exchanges, renderer } = context;
-  exchanges.begin(request);
-  deps.ledger.arrived();
-  deps.ledger.left('receive', 'reject', refusal.reason);
-  exchanges.send(request, response, renderer.refusal(refusal, deps.clock.wallMs()));
+  refuseNow(context, request, response, refusal);
   return true;
 }
 

@@ -34,6 +34,11 @@ const tooSlow: FixedRefusal = {
   detail: 'the request took too long to arrive',
 };
 
+const unknownExpectation: Refusal = {
+  ...refuse({ ...malformed, reason: 'expectation', detail: 'only 100-continue can be expected' }),
+  extra: { errors: [{ path: 'header:expect', found: 'another', allowed: '100-continue' }] },
+};
+
 export interface HttpServer {
   readonly server: Server;
   listen(): Promise<AddressInfo>;
@@ -72,6 +77,9 @@ export function httpServer(
   server.on('checkContinue', serve);
   const connections = new Set<Socket>();
   const bounded = boundedPerAddress(context);
+  server.on('checkExpectation', (request: IncomingMessage, response: ServerResponse) => {
+    refuseNow(context, request, response, unknownExpectation);
+  });
   server.on('connection', (socket: Socket) => {
     connections.add(socket);
     socket.once('close', () => connections.delete(socket));
@@ -141,6 +149,20 @@ function boundedPerAddress(context: GatewayContext): (socket: Socket) => void {
       else open.set(address, left);
     });
   };
+}
+
+/** Answers a request that no lane has seen. */
+export function refuseNow(
+  context: GatewayContext,
+  request: IncomingMessage,
+  response: ServerResponse,
+  refusal: Refusal,
+): void {
+  const { deps, exchanges, renderer } = context;
+  exchanges.begin(request);
+  deps.ledger.arrived();
+  deps.ledger.left('receive', 'reject', refusal.reason);
+  exchanges.send(request, response, renderer.refusal(refusal, deps.clock.wallMs()));
 }
 
 /** The parser gave up: there is no request object, so the answer is written by hand. */

@@ -100,7 +100,10 @@ export function parseAnswers(bytes: Buffer): readonly RawAnswer[] {
         return [line.slice(0, colon).toLowerCase(), line.slice(colon + 1).trim()];
       }),
     );
-    const length = Number(headers['content-length'] ?? 0);
+    // The answer to a HEAD names the length of a body that does not come.
+    const bodyless =
+      bytes.length === end + 4 || bytes.toString('latin1', end + 4, end + 13) === 'HTTP/1.1 ';
+    const length = bodyless ? 0 : Number(headers['content-length'] ?? 0);
     answers.push({ status, headers, body: bytes.toString('utf8', end + 4, end + 4 + length) });
     at = end + 4 + length;
   }
