@@ -78,9 +78,17 @@ export function newestSourceMs() {
 
 export const stampFile = join(dist, '.stamp');
 
+/** An empty database, packed: a first start then unpacks it instead of making one. */
+async function packDatabase() {
+  const { writeTemplate } = await import('../dist/stores/postgres/pglite.js');
+  const { systemTimers } = await import('../dist/app/system.js');
+  await writeTemplate(systemTimers);
+}
+
 export async function buildAll() {
   compile();
   copyAssets();
+  await packDatabase();
   await bundleWeb();
   writeFileSync(stampFile, '');
 }

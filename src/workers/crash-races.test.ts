@@ -32,7 +32,7 @@ beforeAll(async () => {
     connections: 4,
   });
   await migrate(sql, startMs);
-}, 60_000);
+}, 180_000);
 afterAll(async () => {
   await sql.close();
   await server.stop();

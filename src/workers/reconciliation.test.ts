@@ -28,7 +28,7 @@ beforeAll(async () => {
   sql = await openPglite({ folder: fresh.folder, timers: systemTimers, fsync: 'os' });
   await migrate(sql, startMs);
   orders = new PostgresOrderStore(sql);
-}, 60_000);
+}, 180_000);
 afterAll(async () => {
   await sql.close();
   remove();

@@ -27,7 +27,7 @@ let sql: Sql;
 
 beforeAll(async () => {
   server = await startPostgres({ settings: { fsync: 'off' } });
-}, 60_000);
+}, 180_000);
 afterAll(async () => {
   await server.stop();
 });

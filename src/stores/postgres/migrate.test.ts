@@ -11,7 +11,7 @@ const pools: Sql[] = [];
 
 beforeAll(async () => {
   server = await startPostgres({ settings: { fsync: 'off' } });
-}, 60_000);
+}, 180_000);
 afterAll(async () => {
   await Promise.all(pools.map((pool) => pool.close()));
   await server.stop();

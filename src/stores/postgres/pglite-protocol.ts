@@ -2,13 +2,21 @@ import type { SqlErrorFields } from './errors.ts';
 
 /** What the server's thread and the database's thread say to each other. */
 
-export interface ThreadSettings {
-  /** `init` makes a new database folder and ends; `serve` opens one and answers. */
-  readonly mode: 'init' | 'serve';
-  readonly folder: string;
-  /** Whether a commit waits for the disk, or for the operating system alone. */
-  readonly fsync: 'disk' | 'os';
-}
+export type ThreadSettings =
+  /** Opens a folder and answers. */
+  | { readonly mode: 'serve'; readonly folder: string; readonly fsync: Fsync }
+  /** Makes a new database folder, from a template where there is one, and ends. */
+  | {
+      readonly mode: 'init';
+      readonly folder: string;
+      readonly fsync: Fsync;
+      readonly template: string | undefined;
+    }
+  /** Writes a template file and ends. */
+  | { readonly mode: 'template'; readonly file: string };
+
+/** Whether a commit waits for the disk, or for the operating system alone. */
+export type Fsync = 'disk' | 'os';
 
 export type ToThread =
   | {

@@ -5,17 +5,17 @@
  *
  * One connection, statements strictly one after another, in the order in which they came.
  */
-import { fdatasyncSync } from 'node:fs';
+import { fdatasyncSync, readFileSync, renameSync, writeFileSync } from 'node:fs';
 import { type MessagePort, parentPort, workerData } from 'node:worker_threads';
 import { PGlite } from '@electric-sql/pglite';
 import { NodeFS } from '@electric-sql/pglite/nodefs';
 import type { SqlErrorFields } from './errors.ts';
+import { syncFolder } from './folder.ts';
 import type { FromThread, ThreadSettings, ToThread } from './pglite-protocol.ts';
 
 /**
  * What PGlite starts PostgreSQL with, less its `-F` (no fsync), which is our choice to make. Small
  * shared buffers: the operating system caches the files already, and every page counts twice here.
- * Small WAL segments keep a fresh data folder small.
  */
 const startParams = [
   '--single',
@@ -36,6 +36,9 @@ const startParams = [
     'wal_sync_method=fsync',
   ].flatMap((setting) => ['-c', setting]),
 ];
+
+/** Small WAL segments keep a fresh data folder small. */
+const initDbStartParams = ['--wal-segsize=1'];
 
 interface NodeFileSystem {
   stream_ops: { fsync?: (stream: { nfd?: number }) => number };
@@ -86,18 +89,38 @@ function isTrap(error: unknown): boolean {
   return error instanceof Error && error.name === 'RuntimeError';
 }
 
-async function serve(port: MessagePort, settings: ThreadSettings): Promise<void> {
+async function makeFolder(
+  folder: string,
+  durable: boolean,
+  template: string | undefined,
+): Promise<void> {
+  const database = await PGlite.create({
+    fs: new SyncedNodeFs(folder),
+    // The folder is brought to the disk as a whole, once it is made.
+    startParams: [...startParams, '-F'],
+    initDbStartParams,
+    ...(template === undefined
+      ? {}
+      : { loadDataDir: new Blob([readFileSync(template)], { type: 'application/gzip' }) }),
+  });
+  await database.close();
+  if (durable) syncFolder(folder);
+}
+
+async function makeTemplate(file: string): Promise<void> {
+  const database = await PGlite.create({ startParams: [...startParams, '-F'], initDbStartParams });
+  const packed = await database.dumpDataDir('gzip');
+  const half = `${file}.${process.pid}`;
+  writeFileSync(half, Buffer.from(await packed.arrayBuffer()));
+  renameSync(half, file);
+}
+
+async function serve(port: MessagePort, folder: string, durable: boolean): Promise<void> {
   const tell = (message: FromThread): void => port.postMessage(message);
   const database = await PGlite.create({
-    fs: new SyncedNodeFs(settings.folder),
-    startParams: settings.fsync === 'os' ? [...startParams, '-F'] : startParams,
-    initDbStartParams: ['--wal-segsize=1'],
+    fs: new SyncedNodeFs(folder),
+    startParams: durable ? startParams : [...startParams, '-F'],
   });
-  if (settings.mode === 'init') {
-    await database.close();
-    tell({ kind: 'ready' });
-    endThread();
-  }
 
   let line: Promise<void> = Promise.resolve();
   const run = async (message: ToThread): Promise<void> => {
@@ -131,5 +154,20 @@ async function serve(port: MessagePort, settings: ThreadSettings): Promise<void>
   tell({ kind: 'ready' });
 }
 
+async function main(port: MessagePort, settings: ThreadSettings): Promise<void> {
+  switch (settings.mode) {
+    case 'serve':
+      return serve(port, settings.folder, settings.fsync === 'disk');
+    case 'init':
+      await makeFolder(settings.folder, settings.fsync === 'disk', settings.template);
+      break;
+    case 'template':
+      await makeTemplate(settings.file);
+      break;
+  }
+  port.postMessage({ kind: 'ready' } satisfies FromThread);
+  return endThread();
+}
+
 if (parentPort === null) throw new Error('pglite-thread.ts runs only as a worker thread');
-await serve(parentPort, workerData as ThreadSettings);
+await main(parentPort, workerData as ThreadSettings);

@@ -4,7 +4,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import type { Worker } from 'node:worker_threads';
-import { afterAll, beforeAll, expect, test } from 'vitest';
+import { afterAll, beforeAll, expect, test, vi } from 'vitest';
 import { freshPgliteFolder } from '../../../test/support/servers/pglite.ts';
 import { World } from '../../../test/support/world.ts';
 import { systemTimers } from '../../app/system.ts';
@@ -12,6 +12,9 @@ import { OutcomeUnknownError, UnavailableError } from '../../ports/errors.ts';
 import type { Sql } from '../../ports/sql.ts';
 import { SqlError } from './errors.ts';
 import { openPglite } from './pglite.ts';
+
+// Real threads and processes are opened here, many of them: a busy machine takes its time.
+vi.setConfig({ testTimeout: 180_000, hookTimeout: 180_000 });
 
 let sql: Sql;
 let remove: () => void;
@@ -21,7 +24,7 @@ beforeAll(async () => {
   remove = fresh.remove;
   sql = await openPglite({ folder: fresh.folder, timers: systemTimers, fsync: 'os' });
   await sql.query('CREATE TABLE t (a text PRIMARY KEY, b bigint); CREATE TABLE u (a text)');
-}, 60_000);
+});
 
 afterAll(async () => {
   await sql.close();

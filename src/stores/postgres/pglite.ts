@@ -14,8 +14,8 @@
  * to its caller but keeps the connection until PGlite is done with it.
  *
  * A new folder is made beside its final place by a thread that then ends, and renamed when it is
- * whole: a process killed in the middle leaves no half-made database, and the 700 MiB that making one
- * takes are not kept. An existing folder must belong to this process alone; a second PGlite on the
+ * whole: a process killed in the middle leaves no half-made database, and what making one takes of
+ * memory is not kept. An existing folder must belong to this process alone; a second PGlite on the
  * same folder damages it, even by reading. The owner of the data folder holds that lock.
  */
 import { existsSync, mkdirSync, readdirSync, renameSync, rmSync, rmdirSync } from 'node:fs';
@@ -24,8 +24,8 @@ import { Worker } from 'node:worker_threads';
 import type { Timers } from '../../ports/clock.ts';
 import { OutcomeUnknownError, UnavailableError } from '../../ports/errors.ts';
 import type { Sql, SqlQueries } from '../../ports/sql.ts';
+import { findTemplate, templatePath } from './database-template.ts';
 import { SqlError, toPortError } from './errors.ts';
-import { syncFolder } from './folder.ts';
 import type { FromThread, ThreadSettings, ToThread } from './pglite-protocol.ts';
 
 export interface PgliteOptions {
@@ -86,13 +86,24 @@ async function makeFolder(
   mkdirSync(dirname(folder), { recursive: true });
   const half = `${folder}.initdb`;
   rmSync(half, { recursive: true, force: true });
-  const thread = await startThread({ mode: 'init', folder: half, fsync: 'os' }, options);
+  const template = findTemplate();
+  await runThread({ mode: 'init', folder: half, fsync, template }, options);
+  if (existsSync(folder)) rmdirSync(folder);
+  renameSync(half, folder);
+}
+
+/** Writes the template of new databases for this version, unless it is there. For the build. */
+export async function writeTemplate(timers: Timers): Promise<void> {
+  const file = templatePath();
+  if (!existsSync(file)) await runThread({ mode: 'template', file }, { timers });
+}
+
+/** Runs a thread that does one thing and ends. */
+async function runThread(settings: ThreadSettings, options: OpenLimits): Promise<void> {
+  const thread = await startThread(settings, options);
   await new Promise<void>((ended) => {
     thread.once('exit', () => ended());
   });
-  if (fsync === 'disk') syncFolder(half);
-  if (existsSync(folder)) rmdirSync(folder);
-  renameSync(half, folder);
 }
 
 /**
@@ -109,7 +120,10 @@ function makeThread(settings: ThreadSettings): Worker {
   return new Worker(script, { ...options, eval: true });
 }
 
-function startThread(settings: ThreadSettings, options: PgliteOptions): Promise<Worker> {
+type OpenLimits = Pick<PgliteOptions, 'timers' | 'openMs'>;
+
+function startThread(settings: ThreadSettings, options: OpenLimits): Promise<Worker> {
+  const what = settings.mode === 'template' ? settings.file : settings.folder;
   const thread = makeThread(settings);
   return new Promise((opened, failed) => {
     const openMs = options.openMs ?? 60_000;
@@ -118,7 +132,7 @@ function startThread(settings: ThreadSettings, options: PgliteOptions): Promise<
       // Its own failure has been told; a second one while ending says nothing new.
       thread.on('error', () => undefined);
       void thread.terminate();
-      failed(new UnavailableError(`database folder ${settings.folder} did not open: ${why}`));
+      failed(new UnavailableError(`database ${what} did not open: ${why}`));
     };
     const onError = (error: unknown): void =>
       fail(error instanceof Error ? error.message : String(error));

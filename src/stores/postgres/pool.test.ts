@@ -19,7 +19,7 @@ beforeAll(async () => {
   url = await server.createDatabase();
   sql = open();
   await sql.query('CREATE TABLE t (a text PRIMARY KEY, b bigint); CREATE TABLE u (a int)');
-}, 60_000);
+}, 180_000);
 afterAll(async () => {
   await sql.close();
   await server.stop();

@@ -1,8 +1,8 @@
-import { cpSync, existsSync, mkdtempSync, readFileSync, renameSync, rmSync } from 'node:fs';
-import { createRequire } from 'node:module';
+import { cpSync, existsSync, mkdtempSync, renameSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
-import { dirname, join } from 'node:path';
+import { join } from 'node:path';
 import { systemTimers } from '../../../src/app/system.ts';
+import { pgliteVersion } from '../../../src/stores/postgres/database-template.ts';
 import { openPglite } from '../../../src/stores/postgres/pglite.ts';
 
 /**
@@ -18,11 +18,8 @@ export async function freshPgliteFolder(): Promise<{ folder: string; remove: () 
 }
 
 async function templateFolder(): Promise<string> {
-  const manifest = createRequire(import.meta.url).resolve('@electric-sql/pglite');
-  const { version } = JSON.parse(
-    readFileSync(join(dirname(manifest), '..', 'package.json'), 'utf8'),
-  ) as { version: string };
-  const template = join(tmpdir(), `sluice-pglite-template-${process.getuid?.() ?? 0}-${version}`);
+  const user = process.getuid?.() ?? 0;
+  const template = join(tmpdir(), `sluice-pglite-template-${user}-${pgliteVersion()}`);
   if (existsSync(template)) return template;
   const parent = mkdtempSync(join(tmpdir(), 'sluice-pglite-new-'));
   const made = join(parent, 'orders');
