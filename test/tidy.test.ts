@@ -39,6 +39,8 @@ const longReasons: Readonly<Record<string, string>> = {
   'test/contract/limits.ts': 'a list of promises, read as one',
   'test/contract/order-store.ts': 'a list of promises, read as one',
   'src/core/rules/engine.test.ts': 'a list of promises, read as one',
+  'src/pipeline/room-door.test.ts': 'a list of promises, read as one',
+  'test/e2e/http-routes.test.ts': 'every route, case by case',
   'test/e2e/http-submit.test.ts': 'the contract of one route, case by case',
   'web/console/style.css': 'one look, sent as one file',
   'web/storefront/style.css': 'one look, sent as one file',
@@ -60,6 +62,23 @@ const entryPoints: Readonly<Record<string, string>> = {
       'what the package exports',
     ]),
   ),
+};
+
+/** Parts that are built and proven by their suites, and composed by no entry point yet. */
+const waiting: Readonly<Record<string, string>> = {
+  'src/control/room-audit.ts': 'writes the audit file; the operator has no route to it yet',
+  'src/core/limit/budget.ts': 'the lease of a cluster budget',
+  'src/core/limit/headers.ts': 'RateLimit fields, for answers of the rule engine',
+  'src/core/limit/lease.ts': 'the lease of a cluster budget',
+  'src/core/outbound/': 'calls to dependencies of many machines',
+  'src/core/pass/decision-token.ts': 'the gate in front of a shop',
+  'src/core/pass/index.ts': 'the pass as a library',
+  'src/core/rules/engine.ts': 'the rule language in the path',
+  'src/ports/budget-store.ts': 'the lease of a cluster budget',
+  'src/queues/redis-streams-queue.ts': 'many machines',
+  'src/stores/limits/': 'the lease of a cluster budget',
+  'src/stores/postgres/pool.ts': 'many machines',
+  'src/stores/redis/': 'many machines',
 };
 
 const file = (path: string, text: string): SourceFile => ({ path, text });
@@ -129,7 +148,10 @@ const badSamples: readonly {
   },
   {
     name: 'no file that nothing imports',
-    rule: orphans({ 'src/main.ts': 'the command', 'src/gone.ts': 'left long ago' }),
+    rule: orphans(
+      { 'src/main.ts': 'the command', 'src/gone.ts': 'left long ago' },
+      { 'src/later/': 'soon', 'src/used.ts': 'was to come' },
+    ),
     bad: [
       file('src/main.ts', "await import('./used.ts');"),
       file('src/used.ts', "new Worker(new URL('./thread.js', import.meta.url));"),
@@ -137,6 +159,7 @@ const badSamples: readonly {
       file('test/support/once.ts', ''),
       file('src/thread.ts', ''),
       file('src/only-tested.ts', ''),
+      file('src/later/part.ts', ''),
       file('src/x.test.ts', "import './only-tested.ts';"),
       file('test/support/forgotten.ts', ''),
     ],
@@ -144,6 +167,7 @@ const badSamples: readonly {
       /src\/only-tested\.ts: no entry point/,
       /test\/support\/forgotten\.ts: nothing imports/,
       /src\/gone\.ts: is listed/,
+      /src\/used\.ts: is listed as waiting/,
     ],
   },
   {
@@ -204,7 +228,7 @@ describe('the tree', () => {
     'no file past 500 lines without a reason': longFiles(longReasons),
     'every test runs': skippedTests,
     'no default exports': defaultExports,
-    'no file that nothing imports': orphans(entryPoints),
+    'no file that nothing imports': orphans(entryPoints, waiting),
     'stages are numbered as pipeline.ts runs them': stageNumbers,
     'nothing of one machine or workplace': machineWords,
     'packages come from the public registry': registryHosts,

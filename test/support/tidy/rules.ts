@@ -177,9 +177,13 @@ export const defaultExports: Rule = (files) =>
         .map((node) => `${file.path}:${lineOf(file, node)}: default export`),
     );
 
-/** Product code that only tests use is not product code, and a helper that nothing uses is nothing. */
+/**
+ * Product code that only tests use is not product code, and a helper that nothing uses is nothing.
+ * `waiting` names parts (files, or folders by a slash at the end) that no entry point composes yet,
+ * with the reason; one that is composed by now is a complaint too.
+ */
 export const orphans =
-  (roots: Readonly<Record<string, string>>): Rule =>
+  (roots: Readonly<Record<string, string>>, waiting: Readonly<Record<string, string>> = {}): Rule =>
   (files) => {
     const code = files.filter(isCode);
     const byPath = new Map(code.map((file) => [file.path, file]));
@@ -206,12 +210,19 @@ export const orphans =
     const fromProduct = reached(Object.keys(roots));
     const fromAll = reached([...Object.keys(roots), ...tests.map(({ path }) => path)]);
     const stale = Object.keys(roots).filter((path) => !byPath.has(path));
+    const unreached = code
+      .map(({ path }) => path)
+      .filter((path) => /^(?:src|web)\//.test(path) && !isTest(path) && !fromProduct.has(path));
+    const isOf = (path: string, part: string): boolean =>
+      part.endsWith('/') ? path.startsWith(part) : path === part;
+    const parts = Object.keys(waiting);
     return [
-      ...code
-        .filter(
-          ({ path }) => /^(?:src|web)\//.test(path) && !isTest(path) && !fromProduct.has(path),
-        )
-        .map(({ path }) => `${path}: no entry point reaches it`),
+      ...unreached
+        .filter((path) => !parts.some((part) => isOf(path, part)))
+        .map((path) => `${path}: no entry point reaches it`),
+      ...parts
+        .filter((part) => !unreached.some((path) => isOf(path, part)))
+        .map((part) => `${part}: is listed as waiting, and waits no more`),
       ...code
         .filter(({ path }) => /^(?:test|bench|scripts)\//.test(path) && !fromAll.has(path))
         .map(({ path }) => `${path}: nothing imports it`),
