@@ -5,6 +5,7 @@ import { fileURLToPath } from 'node:url';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { systemClock, systemTimers } from '../../src/app/system.ts';
 import { rushCommand } from '../../src/lab/rush/command.ts';
+import type { PoolLimits } from '../../src/lab/rush/http-pool.ts';
 import type { RushReport } from '../../src/lab/rush/report.ts';
 import { StandIn } from '../support/stand-in/stand-in.ts';
 import type { Misbehaviour, StandInOptions } from '../support/stand-in/stand-in.ts';
@@ -20,7 +21,11 @@ interface Run {
   readonly err: string;
 }
 
-async function command(raw: Record<string, unknown>, serverArgs?: readonly string[]): Promise<Run> {
+async function command(
+  raw: Record<string, unknown>,
+  serverArgs?: readonly string[],
+  limits: Partial<PoolLimits> = {},
+): Promise<Run> {
   let out = '';
   let err = '';
   const code = await rushCommand(
@@ -35,7 +40,8 @@ async function command(raw: Record<string, unknown>, serverArgs?: readonly strin
       isTty: false,
       clock: systemClock,
       timers: systemTimers,
-      patience: { afterLastMs: 15_000, sweepMs: 2_000 },
+      limits,
+      patience: { afterLastMs: 6_000, sweepMs: 2_000 },
       ...(serverArgs === undefined
         ? {}
         : { serverCommand: { file: process.execPath, args: serverArgs } }),
@@ -164,6 +170,30 @@ describe('a shop that breaks the contract', () => {
     const run = await command({ embedded: true, people: '600', over: '1s', stock: '100' }, args);
     expect(failed(run)).toEqual(['6']);
     expect(run.code).toBe(1);
+  });
+});
+
+describe('the schedule of arrivals', () => {
+  const sluggish = async (maxConnections: number): Promise<Run> => {
+    const shop = new StandIn({ stock: 5, delayMs: 400 });
+    const { shop: target } = await shop.listen();
+    try {
+      return await command({ target, people: '40', over: '1s' }, undefined, { maxConnections });
+    } finally {
+      await shop.close();
+    }
+  };
+
+  test.concurrent('a generator that cannot keep it voids its own run', async () => {
+    const { report, code } = await sluggish(2);
+    expect(report).toMatchObject({ void: true, verdict: 'void', arrivals_planned: 40 });
+    expect(report.arrivals_started).toBeLessThan(40);
+    expect(code).toBe(1);
+  });
+
+  test.concurrent('a slow shop alone does not: arrivals never wait for it', async () => {
+    const { report } = await sluggish(200);
+    expect(report).toMatchObject({ void: false, arrivals_started: 40 });
   });
 });
 

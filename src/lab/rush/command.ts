@@ -9,6 +9,7 @@ import { Crowd } from './crowd.ts';
 import { Dice } from './dice.ts';
 import { builtCommand, embeddedLimits, startEmbedded } from './embedded.ts';
 import type { EmbeddedServer, ServerCommand } from './embedded.ts';
+import type { PoolLimits } from './http-pool.ts';
 import { htmlReport } from './html-report.ts';
 import { Monitor } from './monitor.ts';
 import { parseRushOptions } from './options.ts';
@@ -35,6 +36,8 @@ export interface RushSurroundings {
   /** How an embedded server is started; the built command by default. */
   readonly serverCommand?: ServerCommand;
   readonly patience?: Patience;
+  /** Bounds of the generator's connections, where they are not the usual ones. */
+  readonly limits?: Partial<PoolLimits>;
 }
 
 /** How long a run may go on, ms. */
@@ -147,7 +150,7 @@ async function runCrowd(
       arrivals,
       people: options.people,
       seed: options.seed,
-      ...(server === undefined ? {} : { limits: embeddedLimits }),
+      limits: { ...(server === undefined ? {} : embeddedLimits), ...around.limits },
     },
     clock,
     timers,

@@ -202,10 +202,16 @@ export class HttpPool<Kind extends string> {
   #open(): void {
     while (this.waiting > this.#connecting && this.#all.size < this.#limits.maxConnections) {
       this.#connect();
-      this.#begunHead = Math.max(this.#begunHead, this.#queueHead);
+    }
+    // As many in line as connections are being opened have all that the generator can give them.
+    this.#begunHead = Math.max(this.#begunHead, this.#queueHead);
+    while (
+      this.#begunHead < this.#queueHead + this.#connecting &&
+      this.#begunHead < this.#queue.length
+    ) {
       const call = this.#queue[this.#begunHead];
-      if (call !== undefined) this.#begin(call, this.#now());
       this.#begunHead += 1;
+      if (call !== undefined) this.#begin(call, this.#now());
     }
   }
 

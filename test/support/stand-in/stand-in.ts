@@ -29,6 +29,8 @@ export interface StandInOptions {
   readonly admissionsPerSecond?: number;
   readonly activityId?: string;
   readonly skuId?: string;
+  /** Every answer of the shop to a person waits this long. */
+  readonly delayMs?: number;
 }
 
 interface Entry {
@@ -143,11 +145,15 @@ export class StandIn {
       body += chunk;
     });
     request.on('end', () => {
-      try {
-        this.#route(request, response, body === '' ? {} : (JSON.parse(body) as Fields));
-      } catch (error) {
-        problem(response, 400, 'INVALID_ARGUMENT', 'STOP', { detail: String(error) });
-      }
+      const answer = (): void => {
+        try {
+          this.#route(request, response, body === '' ? {} : (JSON.parse(body) as Fields));
+        } catch (error) {
+          problem(response, 400, 'INVALID_ARGUMENT', 'STOP', { detail: String(error) });
+        }
+      };
+      if (this.#options.delayMs === undefined) answer();
+      else this.#after(this.#options.delayMs, answer);
     });
   }
 
