@@ -20,6 +20,10 @@ export interface Algorithm {
   readonly capacityMilli: number;
   /** From empty to as good as new; `neverUs` when that does not happen by itself. */
   readonly fillUs: number;
+  /** So long after its last charge a state may be forgotten; `neverUs` when never. */
+  readonly idleUs: number;
+  /** What a script needs to decide alike, in the order that limit-take.lua documents. */
+  readonly parameters: readonly number[];
   /** Writes the state of a key seen for the first time. */
   fresh(cells: Float64Array, at: number, nowUs: number): void;
   /** 0: the cost fits now. Otherwise the exact wait, or for `concurrency` a hint. Writes nothing. */

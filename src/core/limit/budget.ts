@@ -106,6 +106,18 @@ export const holdersMax = 1_000;
 /** The part of an even share that nobody goes below, as a divisor. */
 const floorDivisor = 10;
 
+/** The constants above, in the order in which budget-renew.lua takes them. */
+export const renewBounds: readonly number[] = [
+  callsPerToken,
+  tokensPerLease,
+  leaseMinUs,
+  leaseMaxUs,
+  busiestTimes,
+  headroom,
+  holdersMax,
+  floorDivisor,
+];
+
 /** Store state of a budget that nobody has used. `forgotten`: an instance says it was in use before. */
 export function freshBudget(bucket: TokenBucket, epoch: number, forgotten: boolean): BudgetState {
   return {
@@ -214,7 +226,8 @@ function handBack(
 
 /** Ends every lease: they are of an epoch that is past. What was out stays debited. */
 export function raiseEpoch(bucket: TokenBucket, before: BudgetState | undefined): BudgetState {
-  const state = before ?? freshBudget(bucket, 0, false);
+  // A budget that is not known may have been: it starts empty.
+  const state = before ?? freshBudget(bucket, 0, true);
   return { ...state, epoch: state.epoch + 1, holders: new Map() };
 }
 

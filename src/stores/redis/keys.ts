@@ -11,10 +11,10 @@ import type { SkuKey } from '../../core/activity.ts';
 export interface KeySpec {
   /** Last part of the key. */
   readonly name: string;
-  readonly scope: 'sku' | 'deployment';
+  readonly scope: 'sku' | 'rule' | 'deployment';
   readonly type: 'hash' | 'set' | 'list' | 'stream' | 'string';
   /** Whose scripts write it. */
-  readonly owner: 'inventory' | 'outbox';
+  readonly owner: 'inventory' | 'outbox' | 'limits';
   /** When it goes. */
   readonly life: string;
   readonly holds: string;
@@ -148,6 +148,23 @@ export const keyCatalogue = {
     holds:
       'live records of a rebuild under way, below `rebuild:TOKEN:`, one key per part it replaces',
   },
+  limit: {
+    name: 'limit',
+    scope: 'rule',
+    type: 'hash',
+    owner: 'limits',
+    life: 'TTL of two fill times of its limit, counted from the last charge',
+    holds: 'one counter of an exact limit: `p` parameters, `c` state, `s h z` timeline',
+  },
+  budget: {
+    name: 'budget',
+    scope: 'rule',
+    type: 'hash',
+    owner: 'limits',
+    life: 'TTL of two fill times, at least 10 minutes, counted from the last renewal',
+    holds:
+      'a leased budget: `e` epoch, `l` level, `u` its unit, `t s h z` times, `i:INSTANCE` each lease',
+  },
   skus: {
     name: 'skus',
     scope: 'deployment',
@@ -175,6 +192,16 @@ export class Keys {
   /** The same part while a rebuild named `token` puts it together. */
   staged(key: SkuKey, token: string, name: KeyName): string {
     return `${this.prefix}:{${key.activityId}/${key.skuId}}:rebuild:${token}:${keyCatalogue[name].name}`;
+  }
+
+  /** A counter of an exact limit; `slot` decides which counters one script may charge together. */
+  limit(slot: string, digest: string): string {
+    return `${this.prefix}:{${slot}}:${keyCatalogue.limit.name}:${digest}`;
+  }
+
+  /** A leased budget, which has a slot of its own. */
+  budget(name: string): string {
+    return `${this.prefix}:{${name}}:${keyCatalogue.budget.name}`;
   }
 
   deployment(name: KeyName): string {

@@ -135,4 +135,7 @@ export const scripts = {
     ['outbox'],
     ['group', 'consumer', 'entry', 'attempt', 'idle'],
   ),
+  limitTake: script('limit-take', ['limit'], ['now', 'mode', 'checks']),
+  budgetRenew: script('budget-renew', ['budget'], ['now', 'bucket', 'request', 'bounds']),
+  budgetRaise: script('budget-raise', ['budget'], ['ttl']),
 } as const satisfies Readonly<Record<string, Script>>;

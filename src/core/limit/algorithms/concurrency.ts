@@ -24,6 +24,8 @@ export function concurrencyAlgorithm(spec: ConcurrencySpec): Algorithm {
     width: 1,
     capacityMilli: limitMilli,
     fillUs: neverUs,
+    idleUs: 0,
+    parameters: [limitMilli],
     fresh(cells, at) {
       cells[at] = 0;
     },

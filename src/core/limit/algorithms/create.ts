@@ -29,7 +29,7 @@ export function createAlgorithm(spec: LimitSpec): Algorithm {
 
 /** Are two limits the same, so that a reload has nothing to carry over? */
 export function sameLimit(a: LimitSpec, b: LimitSpec): boolean {
-  return JSON.stringify(sorted(a)) === JSON.stringify(sorted(b));
+  return a === b || JSON.stringify(sorted(a)) === JSON.stringify(sorted(b));
 }
 
 function sorted(spec: LimitSpec): [string, unknown][] {

@@ -30,6 +30,8 @@ export function fixedWindowAlgorithm(spec: FixedWindowSpec): Algorithm {
     width: 2,
     capacityMilli: limitMilli,
     fillUs: windowUs,
+    idleUs: 2 * windowUs,
+    parameters: [limitMilli, windowUs],
     fresh(cells, at, nowUs) {
       cells[at] = nowUs - (nowUs % windowUs);
       cells[at + 1] = 0;

@@ -47,6 +47,8 @@ export function leakyBucketAlgorithm(spec: LeakyBucketSpec): Algorithm {
     width: 2,
     capacityMilli,
     fillUs: drainUs,
+    idleUs: Math.min(neverUs, 2 * drainUs),
+    parameters: [tickUs, perTick, perMilli, allowed, drainUs, capacityMilli],
     fresh(cells, at, nowUs) {
       cells[at] = 0;
       cells[at + 1] = nowUs;

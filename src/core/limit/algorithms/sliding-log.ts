@@ -46,6 +46,8 @@ export function slidingLogAlgorithm(spec: SlidingLogSpec): Algorithm {
     width: limit + 2,
     capacityMilli: spec.limitMilli,
     fillUs: windowUs,
+    idleUs: 2 * windowUs,
+    parameters: [spec.limitMilli, windowUs],
     fresh(cells, at) {
       cells[at] = 0;
       cells[at + 1] = 0;

@@ -54,6 +54,8 @@ export function slidingWindowAlgorithm(spec: SlidingWindowSpec): Algorithm {
     width: 3,
     capacityMilli: limitMilli,
     fillUs: 2 * windowUs,
+    idleUs: 2 * windowUs,
+    parameters: [limitMilli, windowUs, tickUs],
     fresh(cells, at, nowUs) {
       cells[at] = nowUs - (nowUs % windowUs);
       cells[at + 1] = 0;

@@ -25,6 +25,16 @@ export function tokenBucketAlgorithm(spec: TokenBucketSpec): TokenBucketAlgorith
     width: 2,
     capacityMilli: spec.burstMilli,
     fillUs: bucket.fillUs,
+    idleUs,
+    parameters: [
+      bucket.tickUs,
+      bucket.unitsPerTick,
+      bucket.unitsPerMilli,
+      bucket.capacityUnits,
+      bucket.initialUnits,
+      bucket.fillUs,
+      bucket.burstMilli,
+    ],
     fresh(cells, at, nowUs) {
       cells[at] = bucket.initialUnits;
       cells[at + 1] = nowUs;

@@ -76,6 +76,19 @@ export function warmUpAlgorithm(spec: WarmUpSpec): Algorithm {
     width: 3,
     capacityMilli: burstMilli,
     fillUs,
+    idleUs,
+    parameters: [
+      tickUs,
+      perTick,
+      perMilli,
+      warmTicks,
+      cold.of,
+      cold.parts,
+      burstMilli,
+      idleUs,
+      slowFillTicks,
+      coldLevel,
+    ],
     fresh(cells, at, nowUs) {
       cells[at] = coldLevel;
       cells[at + 1] = nowUs;
