@@ -1,12 +1,32 @@
 import { systemRandom, systemTimers } from '../../src/app/system.ts';
+import type { OrderStore } from '../../src/ports/order-store.ts';
 import { migrate } from '../../src/stores/postgres/migrate.ts';
 import { PostgresOrderStore } from '../../src/stores/postgres/order-store.ts';
 import { openPglite } from '../../src/stores/postgres/pglite.ts';
 import { openPool } from '../../src/stores/postgres/pool.ts';
+import { MemoryOrderStore } from '../support/model/order-store.ts';
 import { freshPgliteFolder } from '../support/servers/pglite.ts';
 import { emptyTables } from '../support/servers/orders.ts';
 import { startPostgres } from '../support/servers/postgres.ts';
 import { orderStoreContract, startMs } from './order-store.ts';
+
+orderStoreContract('reference model', async () => {
+  let model = new MemoryOrderStore();
+  const current = new Proxy({} as OrderStore, {
+    get(_, name) {
+      const value: unknown = Reflect.get(model, name, model);
+      return typeof value === 'function' ? value.bind(model) : value;
+    },
+  });
+  return {
+    store: current,
+    other: current,
+    async reset() {
+      model = new MemoryOrderStore();
+    },
+    close: () => Promise.resolve(),
+  };
+});
 
 orderStoreContract('PGlite in its thread', async () => {
   const { folder, remove } = await freshPgliteFolder();

@@ -7,6 +7,7 @@ import type {
   CommitContext,
   CommitFate,
   Order,
+  OrderSearch,
   OrderStore,
   PaymentEvent,
 } from '../../src/ports/order-store.ts';
@@ -847,6 +848,25 @@ export function orderStoreContract(name: string, make: () => Promise<OrderStoreH
         await expect(
           store.adjustTotal({ activityId: 'show', skuId: 'none' }, 'x', 1, by('o', startMs)),
         ).rejects.toBeInstanceOf(UnknownSkuError);
+      });
+
+      test('an operator finds orders by whole values, in pages', async () => {
+        const orders = ordersOf(
+          await commit(...['d', 'a', 'c', 'b'].map((r) => orderMessage(r, { user: `u-${r}` }))),
+        );
+        const byId = orders.toSorted((x, y) => (x.orderId < y.orderId ? -1 : 1));
+        await store.payments.applyEvent(paymentEvent(byId[0]!), startMs);
+        const ids = async (wanted: Partial<OrderSearch>): Promise<readonly string[]> =>
+          (await store.search({ limit: 10, ...wanted })).map((order) => order.orderId);
+        expect(await ids({})).toEqual(['ord_a', 'ord_b', 'ord_c', 'ord_d']);
+        expect(await ids({ limit: 2, after: 'ord_a' })).toEqual(['ord_b', 'ord_c']);
+        expect(await ids({ state: 'PAID' })).toEqual(['ord_a']);
+        expect(await ids({ text: 'u-c' })).toEqual(['ord_c']);
+        expect(await ids({ text: 'rsv_d' })).toEqual(['ord_d']);
+        expect(await ids({ text: 'u-' })).toEqual([]);
+        expect(await ids({ activityId: 'other' })).toEqual([]);
+        expect(await ids({ overdueAtMs: startMs + deadlineMs })).toEqual([]);
+        expect(await ids({ overdueAtMs: startMs + deadlineMs + 1 })).toHaveLength(3);
       });
 
       test('live orders come in pages, each once', async () => {
