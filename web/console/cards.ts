@@ -47,11 +47,13 @@ const stockParts = ['paid', 'pending', 'held', 'available'] as const;
 /** Each SKU as a bar, and under it the sum written out, with the verdict. */
 export function stockCard(words: Words, formats: Formats): Card {
   const list = h('div', { class: 'stocks' });
-  const element = card(words.stockTitle, 'stock', list);
+  const stale = h('p', { class: 'fine bad', hidden: true }, words.notMeasured);
+  const element = card(words.stockTitle, 'stock', list, stale);
   const rows = new Map<string, ReturnType<typeof stockRow>>();
   return {
     element,
     show(overview) {
+      stale.hidden = overview.stock.length > 0;
       for (const stock of overview.stock) {
         const key = `${stock.activity_id}/${stock.sku_id}`;
         let row = rows.get(key);

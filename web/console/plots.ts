@@ -25,7 +25,8 @@ export interface PlotOptions {
   readonly stacked?: boolean;
 }
 
-const plotHeight = 190;
+/** The picture fills its box, and is never lower than this, px. */
+const heightMin = 190;
 
 /**
  * A plot with its legend as text: the legend says the newest values, so that what the picture shows
@@ -69,7 +70,7 @@ export function makePlot(options: PlotOptions): Plot {
     plot = new uPlot(
       {
         width: Math.max(240, box.clientWidth),
-        height: plotHeight,
+        height: Math.max(heightMin, box.clientHeight),
         legend: { show: false },
         cursor: { points: { show: false }, drag: { x: false, y: false } },
         scales: {
@@ -126,7 +127,7 @@ export function makePlot(options: PlotOptions): Plot {
 
   const resize = new ResizeObserver(() => {
     if (plot !== undefined && box.clientWidth > 0)
-      plot.setSize({ width: box.clientWidth, height: plotHeight });
+      plot.setSize({ width: box.clientWidth, height: Math.max(heightMin, box.clientHeight) });
   });
   resize.observe(box);
   writeLegend();

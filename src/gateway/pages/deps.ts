@@ -78,7 +78,8 @@ export interface PageActivity {
   readonly activity: Activity;
   /** `sold_out` already laid over `open`. */
   readonly phase: Phase;
-  readonly availability: (skuId: string) => Availability;
+  /** `undefined` while nobody knows: then nothing is said. */
+  readonly availability: (skuId: string) => Availability | undefined;
   /** Hex SHA-256 of the draw's secret; null where the mode draws nothing. */
   readonly commitment: string | null;
   /** Name of the public beacon mixed into the draw, if one was named. */

@@ -176,7 +176,7 @@ function factsOf(sale: PageActivity, page: PageRequest): Readonly<Record<string,
       name: sku.name,
       price: { amount_minor: sku.price.amountMinor, currency: sku.price.currency },
       max_per_person: sku.maxPerPerson,
-      availability: sale.availability(sku.skuId),
+      availability: sale.availability(sku.skuId) ?? 'maybe_later',
     })),
     server_time: iso(page.nowMs),
   };

@@ -60,7 +60,7 @@ function skuRow(view: View, sale: PageActivity, sku: Sku, choose: boolean): Html
   const w = view.words;
   const availability = sale.availability(sku.skuId);
   const price = formatMoney(view.language, sku.price.amountMinor, sku.price.currency);
-  const about = html`<span class="what"><strong>${sku.name}</strong><small ${attr('class', `stock ${availability}`)}>${w.availability[availability]}</small><small>${w.perPerson(sku.maxPerPerson)}</small></span><span class="much"><span class="price">${price}</span></span>`;
+  const about = html`<span class="what"><strong>${sku.name}</strong>${availability !== undefined && html`<small ${attr('class', `stock ${availability}`)}>${w.availability[availability]}</small>`}<small>${w.perPerson(sku.maxPerPerson)}</small></span><span class="much"><span class="price">${price}</span></span>`;
   return choose
     ? html`<label class="sku"><input type="checkbox" name="sku" value="${sku.skuId}" checked>${about}</label>`
     : html`<div class="sku">${about}</div>`;
