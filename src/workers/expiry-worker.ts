@@ -9,6 +9,7 @@ import type { OrderStore, RestockDue } from '../ports/order-store.ts';
 import type { Random } from '../ports/random.ts';
 import { type PassResult, WorkLoop } from './loop.ts';
 import { settleDue } from './settle.ts';
+import { SteadyWall } from './steady-wall.ts';
 
 export interface ExpiryWorkerParts {
   readonly orders: Pick<
@@ -37,6 +38,8 @@ export type ExpiryWorkerEvent =
   | { readonly kind: 'expired'; readonly count: number }
   | { readonly kind: 'told'; readonly count: number }
   | { readonly kind: 'waiting'; readonly count: number }
+  /** The wall clock leapt forward; deadlines do not follow it yet. */
+  | { readonly kind: 'clock_leapt'; readonly byMs: number }
   | { readonly kind: 'blocked'; readonly error: unknown };
 
 export interface ExpiryPass {
@@ -53,9 +56,13 @@ export class ExpiryWorker {
   readonly #graceMs: number;
   readonly #batchMax: number;
   readonly #loop: WorkLoop;
+  readonly #wall: SteadyWall;
 
   constructor(parts: ExpiryWorkerParts, settings: ExpiryWorkerSettings = {}) {
     this.#parts = parts;
+    this.#wall = new SteadyWall(parts.clock, {
+      onLeap: (byMs) => parts.onEvent?.({ kind: 'clock_leapt', byMs }),
+    });
     this.#graceMs = settings.graceMs ?? graceDefaultMs;
     this.#batchMax = settings.batchMax ?? 500;
     this.#loop = new WorkLoop({
@@ -83,8 +90,8 @@ export class ExpiryWorker {
 
   /** One bounded look. Rejects when a store does not answer; nothing is lost by that. */
   async runOnce(): Promise<ExpiryPass> {
-    const { orders, inventory, clock, onEvent } = this.#parts;
-    const nowMs = clock.wallMs();
+    const { orders, inventory, onEvent } = this.#parts;
+    const nowMs = this.#wall.nowMs();
     const due = await orders.dueForExpiry(nowMs, this.#graceMs, this.#batchMax);
     const replies = await orders.transitionMany(
       due.map((order) => order.orderId),

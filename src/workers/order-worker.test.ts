@@ -244,6 +244,32 @@ describe('expiry worker', () => {
     await addsUp({ ordered: 0, held: 0 });
   });
 
+  test('a wall clock that leaps an hour ahead for a minute expires and releases nothing', async () => {
+    const told: string[] = [];
+    const expiry = new ExpiryWorker({
+      orders,
+      inventory: sale.inventory,
+      clock: sale.world,
+      timers: sale.world,
+      random: sale.random,
+      onEvent: (event) => told.push(event.kind),
+    });
+    const orderer = worker();
+    await sale.reserve('ann');
+    await orderer.runOnce();
+    await sale.reserve('bob');
+    sale.world.jumpWall(3_600_000);
+    expect(await orderer.runOnce()).toMatchObject({ ordered: 1, released: 0 });
+    expect(await expiry.runOnce()).toMatchObject({ expired: 0 });
+    await sale.world.advance(60_000);
+    sale.world.jumpWall(-3_600_000);
+    expect(await expiry.runOnce()).toMatchObject({ expired: 0 });
+    expect(told).toEqual(['clock_leapt']);
+    await addsUp({ ordered: 2, held: 0 });
+    await sale.world.advance(900_000);
+    expect(await expiry.runOnce()).toMatchObject({ expired: 2 });
+  });
+
   test('late money takes the unit again; while somebody else holds it, it waits for them', async () => {
     const id = orderOf(await sale.reserve('late', { quantity: 10, limit: 10 }));
     await worker().runOnce();

@@ -23,6 +23,7 @@ import type { Random } from '../ports/random.ts';
 import { orderIdOf } from '../core/orders/ids.ts';
 import { type PassResult, WorkLoop } from './loop.ts';
 import { bySku, fateOf } from './settle.ts';
+import { SteadyWall } from './steady-wall.ts';
 
 export interface OrderWorkerParts {
   readonly queue: OrderQueue;
@@ -57,6 +58,8 @@ export type OrderWorkerEvent =
   | { readonly kind: 'repeated'; readonly count: number }
   | { readonly kind: 'refused'; readonly reservationId: string; readonly error: unknown }
   | { readonly kind: 'buried'; readonly reservationId: string; readonly reason: string }
+  /** The wall clock leapt forward; deadlines do not follow it yet. */
+  | { readonly kind: 'clock_leapt'; readonly byMs: number }
   | {
       readonly kind: 'blocked';
       readonly part: 'orders' | 'inventory' | 'queue';
@@ -79,10 +82,14 @@ export class OrderWorker {
   readonly #settings: Required<Omit<OrderWorkerSettings, 'messagesPerSecond'>>;
   readonly #loop: WorkLoop;
   readonly #messagesPerSecond: number | undefined;
+  readonly #wall: SteadyWall;
   #stopped = false;
 
   constructor(parts: OrderWorkerParts, settings: OrderWorkerSettings) {
     this.#parts = parts;
+    this.#wall = new SteadyWall(parts.clock, {
+      onLeap: (byMs) => this.#tell({ kind: 'clock_leapt', byMs }),
+    });
     this.#settings = {
       consumer: settings.consumer,
       batchMax: settings.batchMax ?? 500,
@@ -182,7 +189,7 @@ export class OrderWorker {
 
   #context(): CommitContext {
     return {
-      nowMs: this.#parts.clock.wallMs(),
+      nowMs: this.#wall.nowMs(),
       paymentDeadlineMs: this.#parts.paymentDeadlineMs,
       orderId: (message) => orderIdOf(message.reservationId),
     };
