@@ -71,7 +71,11 @@ export class Renderer {
       body += `,"retry_after_ms":${waitMs}`;
       headers = headersWithRetry(template, Math.ceil(waitMs / 1000));
     }
-    if (refusal.headers !== undefined) headers = [...headers, ...refusal.headers.flat()];
+    if (refusal.headers !== undefined) {
+      const more = headers.slice();
+      for (const [name, value] of refusal.headers) more.push(name, value);
+      headers = more;
+    }
     body += `,"server_time":"${this.serverTime(nowMs)}"}`;
     return { status: template.status, headers, body };
   }

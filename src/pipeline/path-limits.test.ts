@@ -26,6 +26,10 @@ test('each stage has its own bucket, and its refusal names scope and rule', () =
     scope: 'instance',
     ruleId: 'default-instance',
     retryAfterMs: 200,
+    headers: [
+      ['RateLimit-Policy', '"default-instance";q=500;w=1'],
+      ['RateLimit', '"default-instance";r=0;t=1'],
+    ],
   });
   expect(through(() => limits.source('submit', '192.0.2.7', 0))).toBe(400);
   expect(limits.source('submit', '192.0.2.7', 0)?.ruleId).toBe('default-address');

@@ -4,6 +4,7 @@ import { KeyedLimiter } from '../core/limit/keyed-limiter.ts';
 import { parseRate, type Rate } from '../core/limit/rate.ts';
 import { SingleBucket } from '../core/limit/single-bucket.ts';
 import { neverUs, tokenBucket, type WaitUs } from '../core/limit/token-bucket.ts';
+import { refusedHeaders } from './limit-headers.ts';
 import type { LimitRefusal, PathLimits, RouteName } from './limits.ts';
 
 /**
@@ -60,6 +61,12 @@ export class DefaultPathLimits implements PathLimits {
   readonly #device: KeyedLimiter;
   readonly #budgets = new Map<string, SingleBucket>();
   readonly #float: () => number;
+  readonly #refuseInstance: Refuse;
+  readonly #refuseAddress = planRefuser('source', 'default-address', perAddress);
+  readonly #refusePrefix = planRefuser('source', 'default-prefix', perPrefix);
+  readonly #refuseDevice = planRefuser('device', 'default-device', perDevice);
+  readonly #refuseUser = new Map<RouteName, Refuse>();
+  readonly #refuseBudget: Refuse;
 
   /** @param float uniform in [0, 1), for spreading hints of shared budgets */
   constructor(settings: PathLimitSettings, nowUs: number, float: () => number) {
@@ -71,11 +78,19 @@ export class DefaultPathLimits implements PathLimits {
       Math.ceil((tokensMilli / periodUs) * 1e6 * instanceBurstSeconds),
     );
     this.#instance = new SingleBucket(tokenBucket(settings.instance, burst), nowUs);
+    this.#refuseInstance = refuser('instance', 'default-instance', settings.instance, burst);
+    this.#refuseBudget = refuser(
+      'activity',
+      'default-budget',
+      settings.budget,
+      secondOf(settings.budget),
+    );
     this.#address = this.#keyed('default-address', perAddress);
     this.#prefix = this.#keyed('default-prefix', perPrefix);
     this.#device = this.#keyed('default-device', perDevice);
     for (const [route, plan] of Object.entries(perUser) as [RouteName, PersonPlan][]) {
       this.#users.set(route, this.#keyed(`default-user-${route}`, plan));
+      this.#refuseUser.set(route, planRefuser('user', `default-user-${route}`, plan));
     }
   }
 
@@ -98,16 +113,16 @@ export class DefaultPathLimits implements PathLimits {
   instance(_route: RouteName, nowUs: number): LimitRefusal | undefined {
     const wait = this.#instance.take(tokenMilli, nowUs);
     if (wait === 0) return undefined;
-    return refusal('instance', 'default-instance', Math.max(wait, instanceHintMs * 1000));
+    return this.#refuseInstance(Math.max(wait, instanceHintMs * 1000));
   }
 
   source(_route: RouteName, address: string, nowUs: number): LimitRefusal | undefined {
     // What is no address shares one prefix: absent never means unlimited.
     const prefix = addressPrefix(address) ?? 'unknown';
     const wait = this.#address.probe(address, '', tokenMilli, nowUs);
-    if (wait !== 0) return refusal('source', 'default-address', wait);
+    if (wait !== 0) return this.#refuseAddress(wait);
     const prefixWait = this.#prefix.probe(prefix, '', tokenMilli, nowUs);
-    if (prefixWait !== 0) return refusal('source', 'default-prefix', prefixWait);
+    if (prefixWait !== 0) return this.#refusePrefix(prefixWait);
     // All or none: nothing is charged before both have said yes.
     this.#address.charge(tokenMilli);
     this.#prefix.charge(tokenMilli);
@@ -122,10 +137,10 @@ export class DefaultPathLimits implements PathLimits {
   ): LimitRefusal | undefined {
     const users = this.#users.get(route);
     const wait = users?.probe(userId, '', tokenMilli, nowUs) ?? 0;
-    if (wait !== 0) return refusal('user', `default-user-${route}`, wait);
+    if (wait !== 0) return this.#refuseUser.get(route)?.(wait);
     if (deviceHash !== undefined) {
       const deviceWait = this.#device.probe(deviceHash, '', tokenMilli, nowUs);
-      if (deviceWait !== 0) return refusal('device', 'default-device', deviceWait);
+      if (deviceWait !== 0) return this.#refuseDevice(deviceWait);
       this.#device.charge(tokenMilli);
     }
     users?.charge(tokenMilli);
@@ -140,8 +155,7 @@ export class DefaultPathLimits implements PathLimits {
   ): LimitRefusal | undefined {
     let bucket = this.#budgets.get(activityId);
     if (bucket === undefined) {
-      const { tokensMilli, periodUs } = this.#settings.budget;
-      const burst = Math.max(tokenMilli, Math.ceil((tokensMilli / periodUs) * 1e6));
+      const burst = secondOf(this.#settings.budget);
       bucket = new SingleBucket(tokenBucket(this.#settings.budget, burst), nowUs);
       // Bounded by the activities that exist: the path id has been resolved before.
       this.#budgets.set(activityId, bucket);
@@ -149,7 +163,7 @@ export class DefaultPathLimits implements PathLimits {
     const wait = bucket.take(tokenMilli, nowUs);
     if (wait === 0) return undefined;
     const hintUs = Math.max(wait, budgetHintMs * 1000) * (1 + this.#float());
-    return refusal('activity', 'default-budget', hintUs);
+    return this.#refuseBudget(hintUs);
   }
 
   /** Forgets idle keys in bounded slices; call from one timer. */
@@ -184,10 +198,31 @@ export class DefaultPathLimits implements PathLimits {
   }
 }
 
+/** A second's worth of a rate, in thousandths, and never less than one token. */
+function secondOf({ tokensMilli, periodUs }: Rate): number {
+  return Math.max(tokenMilli, Math.ceil((tokensMilli / periodUs) * 1e6));
+}
+
+function planRefuser(scope: LimitRefusal['scope'], ruleId: string, plan: PersonPlan): Refuse {
+  return refuser(scope, ruleId, parseRate(plan.rate), plan.burst * tokenMilli);
+}
+
 /** Longest hint that is sent: what would never fit is not worth naming a date for. */
 const hintMaxMs = 3_600_000;
 
-function refusal(scope: LimitRefusal['scope'], ruleId: string, waitUs: WaitUs): LimitRefusal {
-  const ms = waitUs === neverUs ? hintMaxMs : Math.ceil(waitUs / 1000);
-  return { scope, ruleId, retryAfterMs: Math.min(hintMaxMs, Math.max(1, ms)) };
+type Refuse = (waitUs: WaitUs) => LimitRefusal;
+
+/** How one rule says no. */
+function refuser(
+  scope: LimitRefusal['scope'],
+  ruleId: string,
+  rate: Rate,
+  burstMilli: number,
+): Refuse {
+  const headersAfter = refusedHeaders(ruleId, rate, burstMilli);
+  return (waitUs) => {
+    const ms = waitUs === neverUs ? hintMaxMs : Math.ceil(waitUs / 1000);
+    const retryAfterMs = Math.min(hintMaxMs, Math.max(1, ms));
+    return { scope, ruleId, retryAfterMs, headers: headersAfter(retryAfterMs) };
+  };
 }

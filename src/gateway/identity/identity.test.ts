@@ -197,7 +197,7 @@ describe('keys under a URL', () => {
     const one = await keyPair('k1');
     const { identity } = setUp(() => Promise.resolve({ keys: [one.jwk] }));
     const tokens = await Promise.all(['a', 'b', 'c', 'd'].map((sub) => one.sign({ sub })));
-    const results = await Promise.all(tokens.map((token) => identity.verify(token, nowMs)));
+    const results = await Promise.all(tokens.map(async (token) => identity.verify(token, nowMs)));
     expect(results.map((result) => result.kind)).toEqual(['person', 'person', 'person', 'person']);
     expect(identity.fetches).toBe(1);
     expect(identity.verify(tokens[0] ?? '', nowMs)).toMatchObject({ userId: 'a' });
