@@ -233,5 +233,5 @@ async function cpuUsOf(server: RedisServer): Promise<number> {
 if (isMain(import.meta.url)) {
   const small = smallAsked();
   const { report, header, rows } = await reserve(small ? smallSize : largeSize);
-  printReport(report, header, rows, false);
+  printReport(report, header, rows, !small);
 }

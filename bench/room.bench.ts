@@ -32,8 +32,10 @@ import type { Opened, RoomOrder, Usage } from './support/room-server.ts';
  * server that answers the same bytes over as many connections. Both take turns; compared is CPU time of
  * the server process per poll, as in `bench refuse`; polls per second are printed beside it.
  *
- * Memory is the process's resident size after a full collection, over the same process before the
- * first join: the store's entries, control's sorted order and everything else included.
+ * Memory is the process's resident size after a full collection while everybody waits, over the same
+ * process before the first join: the store's entries, control's sorted order and everything else
+ * included. It is read after a quiet while, in which the engine gives back what the flood of joins made
+ * it take, and once more after the polls.
  */
 export interface RoomSize {
   readonly entries: number;
@@ -44,6 +46,8 @@ export interface RoomSize {
   readonly connections: number;
   readonly warmups: number;
   readonly rounds: number;
+  /** Quiet time before memory is read, ms. */
+  readonly quietMs: number;
 }
 
 export const largeSize: RoomSize = {
@@ -55,6 +59,7 @@ export const largeSize: RoomSize = {
   connections: 64,
   warmups: 2,
   rounds: 5,
+  quietMs: 20_000,
 };
 export const smallSize: RoomSize = {
   entries: 6_000,
@@ -65,6 +70,7 @@ export const smallSize: RoomSize = {
   connections: 8,
   warmups: 1,
   rounds: 2,
+  quietMs: 100,
 };
 
 class ServerProcess {
@@ -245,6 +251,8 @@ export async function room(
     });
     const filledS = Number(process.hrtime.bigint() - started) / 1e9;
     const opened = await server.ask<Opened>({ order: 'open' });
+    await server.ask({ order: 'quiet', ms: size.quietMs });
+    const full = await server.usage();
     const polled = await poll(
       program,
       server,
@@ -252,10 +260,11 @@ export async function room(
       tokens.slice(0, size.polls).map(pollRequest),
       size,
     );
-    const full = await server.usage();
+    const after = await server.usage();
     await server.stop();
 
     const memoryMib = full.rssMib - idle.rssMib;
+    const polledMib = after.rssMib - idle.rssMib;
     const settledMib = full.settledMib - idle.settledMib;
     const expected = Math.min(wave, Math.round(stock * 1.2));
     const hash = new ResultHash();
@@ -273,6 +282,7 @@ export async function room(
         joined_in_process: size.entries - size.httpJoins,
         memory_mib: round3(memoryMib),
         settled_mib: round3(settledMib),
+        memory_after_polls_mib: round3(polledMib),
         draw_ms: Math.round(opened.drawMs),
         longest_stall_ms: Math.round(opened.longestStallMs),
         store_calls_per_poll: polled.storeCalls / polled.polls,
@@ -289,6 +299,7 @@ export async function room(
         ['entries waiting', size.entries, '1,000,000'],
         ['resident memory over idle, MiB', round3(memoryMib), '<= 64'],
         ['of it heap and buffers, MiB', round3(settledMib), ''],
+        ['resident over idle after the polls, MiB', round3(polledMib), ''],
         ['polls: CPU us each (bare)', `${round3(polled.oursUs)} (${round3(polled.bareUs)})`, ''],
         ['polls ÷ bare node:http', round3(ratio), '>= 0.6'],
         ['spread', `${Math.round(polled.spread * 100)}%`, ''],

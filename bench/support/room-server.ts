@@ -30,6 +30,7 @@ export type RoomOrder =
   | { readonly order: 'bare'; readonly answer: string }
   | { readonly order: 'fill'; readonly from: number; readonly to: number; readonly keep: number }
   | { readonly order: 'open' }
+  | { readonly order: 'quiet'; readonly ms: number }
   | { readonly order: 'usage' }
   | { readonly order: 'stop' };
 
@@ -221,6 +222,9 @@ async function obey(order: RoomOrder): Promise<unknown> {
       return room?.fill(order.from, order.to, order.keep);
     case 'open':
       return room?.open();
+    case 'quiet':
+      await new Promise((resolve) => systemTimers.after(order.ms, () => resolve(undefined)));
+      return undefined;
     case 'usage':
       return usage(room?.storeCalls ?? 0);
     case 'stop':
