@@ -99,66 +99,80 @@ export class ReleaseView {
 
   describe(place: Place, at: Whereabouts, hours: Hours, nowMs: number, chance: number): Standing {
     const { pace } = this.state;
-    const settled = { next_poll_after_ms: spread(settledPollMs, chance) };
+    const settledMs = spread(settledPollMs, chance);
     switch (at.kind) {
       case 'left':
       case 'closed':
       case 'missed':
       case 'claimed':
-        return this.#say(place, at.kind, nowMs, settled);
-      case 'not_drawn':
-        return this.#say(place, 'not_drawn', nowMs, {
-          sell_through: 'unlikely',
-          next_poll_after_ms: spread(Math.max(settledPollMs, pace.flatMs), chance),
-        });
+        return this.#say(place, nowMs, at.kind, null, null, null, 'uncertain', null, settledMs);
+      case 'not_drawn': {
+        const pollMs = spread(Math.max(settledPollMs, pace.flatMs), chance);
+        return this.#say(place, nowMs, 'not_drawn', null, null, null, 'unlikely', null, pollMs);
+      }
       case 'admitted': {
         const { claimBeforeMs } = at;
         const leftMs = claimBeforeMs === null ? Infinity : claimBeforeMs - nowMs;
-        return this.#say(place, 'admitted', nowMs, {
-          position: 1,
-          ahead: 0,
-          sell_through: 'likely',
-          claim_before: claimBeforeMs === null ? null : new Date(claimBeforeMs).toISOString(),
-          next_poll_after_ms: spread(Math.max(250, Math.min(admittedPollMs, leftMs)), chance),
-        });
+        const pollMs = spread(Math.max(250, Math.min(admittedPollMs, leftMs)), chance);
+        const until = claimBeforeMs === null ? null : new Date(claimBeforeMs).toISOString();
+        return this.#say(place, nowMs, 'admitted', 1, 0, null, 'likely', until, pollMs);
       }
-      case 'lobby':
-        return this.#say(place, 'waiting', nowMs, {
-          next_poll_after_ms: lobbyPollAfterMs(
-            pace,
-            hours.opensAtMs - nowMs,
-            drawAllowanceMs,
-            chance,
-          ),
-        });
+      case 'lobby': {
+        const untilMs = hours.opensAtMs - nowMs;
+        const pollMs = lobbyPollAfterMs(pace, untilMs, drawAllowanceMs, chance);
+        return this.#say(place, nowMs, 'waiting', null, null, null, 'uncertain', null, pollMs);
+      }
       case 'waiting': {
-        const { lane } = at;
-        const gone = !lane.open;
-        return this.#say(place, gone && !lane.mayReopen ? 'sold_out' : 'waiting', nowMs, {
-          position: Math.floor(at.ahead) + 1,
-          ahead: Math.ceil(at.aheadAtMost),
-          eta: gone || this.state.held || this.state.paused ? null : etaOf(lane.forecast, at.ahead),
-          sell_through: gone ? 'gone_for_now' : sellThroughOf(lane.forecast, at.aheadAtMost),
-          next_poll_after_ms: gone
-            ? spread(Math.max(settledPollMs, pace.flatMs), chance)
-            : pollAfterMs(pace, at.ahead, chance),
-        });
+        const { lane, ahead, aheadAtMost } = at;
+        const position = Math.floor(ahead) + 1;
+        const atMost = Math.ceil(aheadAtMost);
+        if (!lane.open) {
+          const state = lane.mayReopen ? 'waiting' : 'sold_out';
+          const pollMs = spread(Math.max(settledPollMs, pace.flatMs), chance);
+          return this.#say(
+            place,
+            nowMs,
+            state,
+            position,
+            atMost,
+            null,
+            'gone_for_now',
+            null,
+            pollMs,
+          );
+        }
+        const still = this.state.held || this.state.paused;
+        const eta = still ? null : etaOf(lane.forecast, ahead);
+        const through = sellThroughOf(lane.forecast, aheadAtMost);
+        const pollMs = pollAfterMs(pace, ahead, chance);
+        return this.#say(place, nowMs, 'waiting', position, atMost, eta, through, null, pollMs);
       }
     }
   }
 
-  #say(place: Place, state: Standing['state'], nowMs: number, over: Partial<Standing>): Standing {
+  /** One literal, so that every standing has one shape; in the order of the wire. */
+  #say(
+    place: Place,
+    nowMs: number,
+    state: Standing['state'],
+    position: number | null,
+    ahead: number | null,
+    eta: Standing['eta'],
+    sellThrough: Standing['sell_through'],
+    claimBefore: string | null,
+    nextPollMs: number,
+  ): Standing {
     return {
       state,
       cohort: place.cohort,
-      position: over.position ?? null,
-      ahead: over.ahead ?? null,
-      eta: over.eta ?? null,
-      sell_through: over.sell_through ?? 'uncertain',
-      claim_before: over.claim_before ?? null,
+      position,
+      ahead,
+      eta,
+      sell_through: sellThrough,
+      claim_before: claimBefore,
       order_rule: this.state.mode,
-      next_poll_after_ms: over.next_poll_after_ms ?? this.state.pace.flatMs,
-      server_time: new Date(nowMs).toISOString(),
+      next_poll_after_ms: nextPollMs,
+      server_time: isoText(nowMs),
     };
   }
 
@@ -213,6 +227,17 @@ export class ReleaseView {
     if (last >= window.claimBeforeMs) return { kind: 'missed', wave };
     return { kind: 'admitted', wave, claimBeforeMs: window.claimBeforeMs };
   }
+}
+
+/** The last instant put into words: many polls fall into one millisecond. */
+let lastIsoMs = Number.NaN;
+let lastIsoText = '';
+function isoText(ms: number): string {
+  if (ms !== lastIsoMs) {
+    lastIsoText = new Date(ms).toISOString();
+    lastIsoMs = ms;
+  }
+  return lastIsoText;
 }
 
 function drawerOf(state: ReleaseState): Drawer | undefined {

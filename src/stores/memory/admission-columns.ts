@@ -53,6 +53,10 @@ export class Column {
 export const entryIdBytes = 16;
 const entryIdLength = 22;
 
+/** Share of a table in use before it grows, and by how much: four bytes a slot, a million slots. */
+const loadMax = 0.8;
+const growth = 1.3;
+
 /**
  * Entry ids by row, and the row of an id: the newest, where an entry has left and joined again.
  *
@@ -90,7 +94,7 @@ export class EntryIds {
     let slot = this.#slot(table);
     if ((table[slot] ?? 0) === 0) {
       this.#used[which] = (this.#used[which] ?? 0) + 1;
-      if ((this.#used[which] ?? 0) * 4 > table.length * 3) {
+      if ((this.#used[which] ?? 0) > table.length * loadMax) {
         table = this.#grow(table);
         this.#tables[which] = table;
         this.#read(id);
@@ -111,12 +115,11 @@ export class EntryIds {
 
   /** Where the wanted id is in its table, or the free slot where it would be. */
   #slot(table: Uint32Array): number {
-    const mask = table.length - 1;
-    let slot = this.#wanted.readUInt32LE(1) & mask;
+    let slot = this.#wanted.readUInt32LE(1) % table.length;
     for (;;) {
       const found = table[slot] ?? 0;
       if (found === 0 || this.#isWanted(found - 1)) return slot;
-      slot = (slot + 1) & mask;
+      slot = slot + 1 === table.length ? 0 : slot + 1;
     }
   }
 
@@ -130,7 +133,7 @@ export class EntryIds {
   }
 
   #grow(table: Uint32Array): Uint32Array {
-    const next = new Uint32Array(table.length * 2);
+    const next = new Uint32Array(Math.ceil(table.length * growth));
     for (const found of table) {
       if (found === 0) continue;
       const from = ((found - 1) & chunkMask) * entryIdBytes;
