@@ -220,6 +220,11 @@ export class Journal {
     };
   }
 
+  /** As in `sizes`, without adding anything up: asked before every append by who bounds the line. */
+  get pendingChars(): number {
+    return this.#pendingChars;
+  }
+
   /** Why the journal is poisoned, if it is. Ask before changing any state that will be appended. */
   get failure(): Error | undefined {
     return this.#failure;

@@ -13,7 +13,7 @@ import { OutcomeUnknownError, UnavailableError } from '../../ports/errors.ts';
 import type { RequestRecord, ReserveRequest } from '../../ports/inventory-store.ts';
 import { MemoryOrderQueue } from '../../queues/memory-queue.ts';
 import type { StepLog } from './inventory-engine.ts';
-import { InventoryEngine } from './inventory-engine.ts';
+import { InventoryEngine, pendingCharsMax } from './inventory-engine.ts';
 import { MemoryInventoryStore } from './inventory-store.ts';
 
 const total = 30;
@@ -204,6 +204,22 @@ describe('a journal that fails', () => {
     promise();
     await Promise.all(both);
     expect(answered).toEqual(['hasty', 'careful']);
+  });
+
+  it('refuses while too much waits for a slow disk, and goes on when it is written', async () => {
+    const log = {
+      append: () => undefined,
+      durable: () => Promise.resolve(),
+      failure: undefined,
+      pendingChars: 0,
+    };
+    const store = new MemoryInventoryStore(InventoryEngine.over(log));
+    await store.preload(sku, stockOf(5));
+    log.pendingChars = pendingCharsMax + 1;
+    await expect(reserve(store, [request()])).rejects.toThrow(UnavailableError);
+    log.pendingChars = 0;
+    expect(await store.mark(sku)).toMatchObject({ held: 0 });
+    expect(kinds(await reserve(store, [request()]))).toEqual(['reserved']);
   });
 
   it('refuses to reserve past the bound of the outbox, and goes on below it', async () => {

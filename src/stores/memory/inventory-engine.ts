@@ -23,6 +23,8 @@ export interface StepLog {
   durable(): Promise<void>;
   /** Why it takes no more, if so. */
   readonly failure: Error | undefined;
+  /** Characters in line and not yet written, where the log keeps any. */
+  readonly pendingChars?: number;
 }
 
 export interface EngineOptions {
@@ -34,6 +36,9 @@ export interface EngineOptions {
   /** For tests that make the disk fail. */
   readonly disk?: Disk;
 }
+
+/** Characters in line past which nothing more is changed: the disk is slower than the sale. */
+export const pendingCharsMax = 64 * 1024 * 1024;
 
 const compactAtBytesDefault = 16 * 1024 * 1024;
 
@@ -98,7 +103,7 @@ export class InventoryEngine {
     return new InventoryEngine(machine, log, undefined, 0);
   }
 
-  /** Throws UnavailableError where nothing may be changed or answered any more. */
+  /** Throws UnavailableError where nothing may be changed or answered, for ever or just now. */
   refuseIfEnded(): void {
     const { failure } = this.#log;
     if (failure !== undefined)
@@ -106,6 +111,11 @@ export class InventoryEngine {
         cause: failure,
       });
     if (this.#closed) throw new UnavailableError('The inventory store is closed');
+    const { pendingChars = 0 } = this.#log;
+    if (pendingChars > pendingCharsMax)
+      throw new UnavailableError(
+        `${pendingChars} characters wait for the inventory journal; at most ${pendingCharsMax} may`,
+      );
   }
 
   /** Puts a step in line. Promised by the next `promised`. */
