@@ -1,3 +1,5 @@
+import type { StageName } from '../decision.ts';
+
 /**
  * The account in which every request that came in is found again.
  *
@@ -50,19 +52,33 @@ export interface LedgerRow {
   readonly count: number;
 }
 
-/** Requests that came to a stage, and what became of them there. */
+/** One stage's part of the account. */
 export interface StageRow {
   readonly stage: string;
-  /** How many reached this stage; 0 when nobody counts entries. */
+  /** How many got at least this far, of those that have left by now. */
   readonly entered: number;
   readonly left: number;
 }
+
+/** The path in its order; the compiler sees that no stage is forgotten. */
+const submitPath = Object.keys({
+  receive: true,
+  shed: true,
+  instance: true,
+  source: true,
+  sold_out: true,
+  identify: true,
+  person: true,
+  budget: true,
+  slot: true,
+  reserve: true,
+  enqueue: true,
+} satisfies Record<StageName, true>);
 
 export interface LedgerSnapshot {
   readonly arrivals: number;
   readonly inSystem: number;
   readonly totals: Readonly<Record<Exit, number>>;
-  /** In the order in which stages were first seen. */
   readonly rows: readonly LedgerRow[];
   readonly stages: readonly StageRow[];
 }
@@ -72,7 +88,6 @@ interface Cell {
 }
 
 class StageCounts {
-  entered = 0;
   readonly handle = new Map<string, Cell>();
   readonly forward = new Map<string, Cell>();
   readonly reject = new Map<string, Cell>();
@@ -84,22 +99,20 @@ export class Ledger implements StageLedger {
   #arrivals = 0;
   readonly #stages = new Map<string, StageCounts>();
   readonly #inSystem: () => number;
+  readonly #path: readonly string[];
 
   /**
    * @param inSystem how many requests the layer holds at this moment, from its own books (open
    *   responses, a queue's depth), never derived from this ledger.
+   * @param path the stages of the layer in their order; what is not on it stands for itself.
    */
-  constructor(inSystem: () => number) {
+  constructor(inSystem: () => number, path: readonly string[] = submitPath) {
     this.#inSystem = inSystem;
+    this.#path = path;
   }
 
   arrived(): void {
     this.#arrivals += 1;
-  }
-
-  /** A request reached `stage`. Optional: with it a residual can be traced to its stage. */
-  entered(stage: string): void {
-    this.#stage(stage).entered += 1;
   }
 
   left(stage: string, decision: Exit, reason: string): void {
@@ -112,19 +125,20 @@ export class Ledger implements StageLedger {
   /** Everything counted so far. O(rows). */
   snapshot(): LedgerSnapshot {
     const rows: LedgerRow[] = [];
-    const stages: StageRow[] = [];
+    const left = new Map<string, number>();
     const totals = { handle: 0, forward: 0, reject: 0, fail: 0 };
     for (const [stage, counts] of this.#stages) {
-      let left = 0;
+      let sum = 0;
       for (const decision of exits) {
         for (const [reason, cell] of counts[decision]) {
           rows.push({ stage, decision, reason, count: cell.count });
           totals[decision] += cell.count;
-          left += cell.count;
+          sum += cell.count;
         }
       }
-      stages.push({ stage, entered: counts.entered, left });
+      left.set(stage, sum);
     }
+    const stages = stageRows(left, this.#path);
     return { arrivals: this.#arrivals, inSystem: this.#inSystem(), totals, rows, stages };
   }
 
@@ -143,6 +157,23 @@ export class Ledger implements StageLedger {
     this.#stages.set(key, fresh);
     return fresh;
   }
+}
+
+/** Stages of the path first, in its order, seen or not; then the others. */
+function stageRows(
+  left: ReadonlyMap<string, number>,
+  path: readonly string[],
+): readonly StageRow[] {
+  const rows: StageRow[] = [];
+  let entered = 0;
+  for (const stage of path.toReversed()) {
+    const here = left.get(stage) ?? 0;
+    entered += here;
+    rows.unshift({ stage, entered, left: here });
+  }
+  for (const [stage, here] of left)
+    if (!path.includes(stage)) rows.push({ stage, entered: here, left: here });
+  return rows;
 }
 
 function addCell(reasons: Map<string, Cell>, reason: string): void {
@@ -164,26 +195,6 @@ export function residualOf(end: LedgerSnapshot, start?: LedgerSnapshot): number 
 function balance(snapshot: LedgerSnapshot): number {
   const { handle, forward, reject, fail } = snapshot.totals;
   return snapshot.arrivals - handle - forward - reject - fail - snapshot.inSystem;
-}
-
-/**
- * Where requests went missing, for a layer at rest whose stages count entries: each stage's entries
- * must be its exits plus the entries of the next. `order` is the path. Empty when all is found.
- */
-export function strayStages(
-  snapshot: LedgerSnapshot,
-  order: readonly string[],
-): readonly { readonly stage: string; readonly missing: number }[] {
-  const rows = new Map(snapshot.stages.map((row) => [row.stage, row]));
-  const strays: { stage: string; missing: number }[] = [];
-  for (const [at, stage] of order.entries()) {
-    const here = rows.get(stage);
-    const next = order[at + 1];
-    const passedOn = next === undefined ? 0 : (rows.get(next)?.entered ?? 0);
-    const missing = (here?.entered ?? 0) - (here?.left ?? 0) - passedOn;
-    if (missing !== 0) strays.push({ stage, missing });
-  }
-  return strays;
 }
 
 /**
