@@ -10,6 +10,7 @@ import { foreignOrigin, noUserToken, refusalOfIdentity } from '../pipeline/stage
 import { jsonHeaders } from './answer.ts';
 import { readRawBody } from './body.ts';
 import { addressOf, type GatewayContext } from './context.ts';
+import { routeDeadlineMs, within } from './deadline.ts';
 import { Credentials } from './credentials.ts';
 import { requestHead } from './head.ts';
 import type { Call, RouteReply, RouteSpec } from './route.ts';
@@ -255,7 +256,8 @@ function routeServer(
         rawBody: body.bytes,
         ...(person === undefined ? {} : { person }),
       };
-      return (await route.handle?.(call)) ?? refuse(noSuchRoute);
+      const reply = Promise.resolve(route.handle?.(call) ?? refuse(noSuchRoute));
+      return await within(deps.timers, routeDeadlineMs, reply, refuse(partUnknown, 1_000));
     } catch (error) {
       return refusalOfError(context, route.operationId, error);
     }

@@ -12,6 +12,7 @@ import type { FieldError } from '../wire/schemas.ts';
 import type { HttpAnswer } from './answer.ts';
 import { addressOf, type GatewayContext } from './context.ts';
 import { Credentials } from './credentials.ts';
+import { routeDeadlineMs, within } from './deadline.ts';
 import { noSuchActivity, noSuchEntry } from './refusals.ts';
 import { HttpSubmission, invalidBody } from './submission.ts';
 
@@ -65,6 +66,8 @@ const partAway = (part: string): FixedRefusal => ({
 });
 const partsAway = { inventory: partAway('inventory'), orders: partAway('orders') } as const;
 
+const storesSilent: StatusResult = { kind: 'unavailable', part: 'inventory' };
+
 export class HotLane {
   readonly #context: GatewayContext;
 
@@ -82,7 +85,7 @@ export class HotLane {
       this.#submit(request, response, pathId);
       return true;
     }
-    if (request.method !== 'GET') return false;
+    if (request.method !== 'GET' && request.method !== 'HEAD') return false;
     if (url.startsWith(statusPrefix)) {
       this.#status(request, response, url);
       return true;
@@ -165,17 +168,16 @@ export class HotLane {
       if (tooMany !== undefined) return personLimits(tooMany);
       const slots = deps.health.slots.status;
       if (!slots.tryTake()) return refuse(noStatusSlot, this.#context.spread.busyMs());
-      deps.status.ask(asked, found.userId, asked.requestId).then(
-        (result) => {
-          slots.release(result.kind === 'unavailable' ? 'dropped' : 'success');
-          leave(result);
-        },
-        (error: unknown) => {
-          slots.release('dropped');
-          deps.log.error('status_failed', { error: String(error) });
-          leave({ kind: 'unavailable', part: 'inventory' });
-        },
+      const asking = deps.status.ask(asked, found.userId, asked.requestId);
+      // The slot is held as long as the stores really work, the asker only as long as is bearable.
+      asking.then(
+        (result) => slots.release(result.kind === 'unavailable' ? 'dropped' : 'success'),
+        () => slots.release('dropped'),
       );
+      within(deps.timers, routeDeadlineMs, asking, storesSilent).then(leave, (error: unknown) => {
+        deps.log.error('status_failed', { error: String(error) });
+        leave(storesSilent);
+      });
       return undefined;
     };
 

@@ -353,6 +353,22 @@ describe('room', () => {
   });
 });
 
+test('a part that never answers is spoken for in bounded time, its slot shows that it is used', async () => {
+  const never = (): Promise<never> => new Promise(() => undefined);
+  const at = await open({ door: { join: never }, slots: { status: 1 } });
+  at.orders.fateOfRequest = never;
+  const headers = bearer(at, 'ann');
+  const joining = ask(at, 'POST', '/v1/activities/act/entries', { headers });
+  const status = '/v1/requests/r1?activity_id=act&sku_id=sku';
+  const asking = ask(at, 'GET', status, { headers });
+  await expect.poll(() => at.gateway.inSystem).toBe(2);
+  // Its one slot is taken: the next question is refused rather than made to wait.
+  expect((await ask(at, 'GET', status, { headers })).body).toMatchObject({ reason: 'slots' });
+  await at.world.advance(8_000);
+  expect((await joining).body).toMatchObject({ reason: 'outcome_unknown', next_action: 'POLL' });
+  expect((await asking).body).toMatchObject({ code: 'DEPENDENCY_UNAVAILABLE' });
+});
+
 describe('standing as events', () => {
   async function events(
     at: Shop,
