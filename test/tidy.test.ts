@@ -332,12 +332,13 @@ describe('documents', () => {
         '```yaml',
         'sluice: not a command',
         '```',
-        '[a](missing.md) [b](../README.md#top) [c](https://example.com)',
+        '[a](missing.md) [b](../README.md#top) [c](https://example.com) <img src="no.png">',
       ].join('\n'),
     );
     expect(docCommands([bad], known)).toHaveLength(6);
     expect(docLinks([bad], new Set(['README.md']))).toEqual([
       'docs/x.md: link to missing.md, which is not there',
+      'docs/x.md: link to no.png, which is not there',
     ]);
   });
 

@@ -109,7 +109,7 @@ export function docLinks(
   paths: ReadonlySet<string>,
 ): readonly string[] {
   return files.filter(isDocument).flatMap((file) =>
-    [...file.text.matchAll(/\]\(([^)\s]+)\)/g)].flatMap(([, link = '']) => {
+    [...file.text.matchAll(/(?:\]\(|src=")([^)"\s]+)[)"]/g)].flatMap(([, link = '']) => {
       if (/^[a-z]+:|^#/.test(link)) return [];
       const target = posix.normalize(
         posix.join(posix.dirname(file.path), link.split('#')[0] ?? ''),
