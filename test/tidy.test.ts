@@ -70,7 +70,6 @@ const entryPoints: Readonly<Record<string, string>> = {
 const waiting: Readonly<Record<string, string>> = {
   'src/control/room-audit.ts': 'writes the audit file; the operator has no route to it yet',
   'src/core/limit/budget.ts': 'the lease of a cluster budget',
-  'src/core/limit/headers.ts': 'RateLimit fields, for answers of the rule engine',
   'src/core/limit/lease.ts': 'the lease of a cluster budget',
   'src/core/outbound/': 'calls to dependencies of many machines',
   'src/core/pass/decision-token.ts': 'the gate in front of a shop',
