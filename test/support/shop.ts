@@ -14,6 +14,7 @@ import type { Door, Person } from '../../src/pipeline/door.ts';
 import type { Health, Resource } from '../../src/pipeline/health.ts';
 import { hs256Key, macOf, nodeTextCodec } from '../../src/pipeline/keys.ts';
 import { noLimits, type PathLimits } from '../../src/pipeline/limits.ts';
+import type { PassVerifier } from '../../src/pipeline/stages/06-identify.ts';
 import { passVerifier } from '../../src/pipeline/pass-verifier.ts';
 import { ActivityPaths } from '../../src/pipeline/path-index.ts';
 import { RequestStatus } from '../../src/pipeline/request-status.ts';
@@ -63,6 +64,8 @@ export interface Shop {
   readonly rings: Readonly<Record<'user' | 'entry' | 'pass', KeyRing>>;
   readonly activity: Activity;
   readonly path: string;
+  /** Parts that a test may exchange while the shop runs. */
+  readonly parts: { passes: PassVerifier };
   readonly logged: { event: string; fields: Readonly<Record<string, unknown>> }[];
   /** What everybody's standing says from now on. */
   setStanding(state: Standing['state']): void;
@@ -189,6 +192,14 @@ export async function openShop(options: ShopOptions = {}): Promise<Shop> {
     nonceOf(macOf(Buffer.alloc(32, 9)), sku.activityId, userId, sku.skuId, attempt);
 
   let state: Standing['state'] = 'admitted';
+  const parts = {
+    passes: passVerifier({
+      ring: rings.pass,
+      issuer,
+      audience,
+      isWaveRevoked: (_activity, wave) => wave === 666,
+    }),
+  };
   const deps: GatewayDeps = {
     settings: { ...gatewayDefaults, port: 0, ...options.settings },
     clock: world,
@@ -234,12 +245,7 @@ export async function openShop(options: ShopOptions = {}): Promise<Shop> {
     backlog: options.backlog ?? (() => 0),
     submit: {
       paths,
-      passes: passVerifier({
-        ring: rings.pass,
-        issuer,
-        audience,
-        isWaveRevoked: (_activity, wave) => wave === 666,
-      }),
+      passes: { verify: (...asked) => parts.passes.verify(...asked) },
       batcher,
       orders,
     },
@@ -263,6 +269,7 @@ export async function openShop(options: ShopOptions = {}): Promise<Shop> {
     rings,
     activity,
     path,
+    parts,
     logged,
     setStanding(next) {
       state = next;
