@@ -193,7 +193,7 @@ function render(): void {
     main,
   );
   if (tab === 'orders') main.append(ordersView(words, formats, me, say));
-  else if (tab === 'audit') main.append(auditView(words, formats));
+  else if (tab === 'audit') main.append(auditView(words, formats, me));
   else {
     now = nowView(words, formats, me, say);
     main.append(now.element);

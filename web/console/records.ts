@@ -146,9 +146,30 @@ export function ordersView(
   return h(
     'div',
     { class: 'grid' },
-    h('section', { class: 'card wide' }, h('h2', {}, words.orders), form, status, list, more),
+    h(
+      'section',
+      { class: 'card wide' },
+      h('h2', {}, words.orders),
+      form,
+      status,
+      list,
+      more,
+      exportLinks(words, me, ['orders', 'payments', 'refunds']),
+    ),
     detail,
   );
+}
+
+/** Downloads, for those whose role may. */
+function exportLinks(words: Words, me: Me, names: readonly string[]): HTMLElement {
+  const links = names.map((name) =>
+    h(
+      'a',
+      { href: `/admin/v1/exports/${name}.csv`, download: `${name}.csv` },
+      words.exportNames[name] ?? name,
+    ),
+  );
+  return h('p', { class: 'exports', hidden: me.role === 'viewer' }, `${words.exports}: `, ...links);
 }
 
 function auditCells(formats: Formats, row: AuditEntry): readonly string[] {
@@ -156,7 +177,7 @@ function auditCells(formats: Formats, row: AuditEntry): readonly string[] {
 }
 
 /** What was done, by whom and why; newest first. */
-export function auditView(words: Words, formats: Formats): HTMLElement {
+export function auditView(words: Words, formats: Formats, me: Me): HTMLElement {
   const { element: list, body } = table(words.audit, words.auditHeads);
   const status = h('p', { class: 'fine', role: 'status' });
   void call<{ rows: AuditEntry[] }>('GET', '/audit?limit=200').then(
@@ -172,6 +193,13 @@ export function auditView(words: Words, formats: Formats): HTMLElement {
   return h(
     'div',
     { class: 'grid' },
-    h('section', { class: 'card wide' }, h('h2', {}, words.audit), status, list),
+    h(
+      'section',
+      { class: 'card wide' },
+      h('h2', {}, words.audit),
+      status,
+      list,
+      exportLinks(words, me, ['audit']),
+    ),
   );
 }

@@ -23,6 +23,8 @@ let refreshDue = 0;
 let failures = 0;
 /** The buyer has begun to fill in a form: nothing is swapped under their fingers. */
 let touched = false;
+/** The title without a place in front of it. */
+let plainTitle = document.title;
 let lastSaid = '';
 let lastSaidMs = 0;
 
@@ -111,6 +113,7 @@ function showStanding(standing: Standing): void {
   setText('chance', words.chance[standing.sell_through]);
   if (standing.position === null) return;
   moveTo(standing.position);
+  document.title = `${words.place(standing.position)} · ${plainTitle}`;
   drawLane(standing.position);
   say(words.sayPlace(standing.position, words.wait(standing.eta)));
 }
@@ -140,6 +143,11 @@ function refreshAfter(delayMs: number): void {
 async function refresh(): Promise<void> {
   const wanted = new URL(main.dataset.again ?? location.href, location.href);
   wanted.searchParams.delete('lang');
+  if (wanted.pathname !== location.pathname) {
+    // This page answered a form; where it stands is somewhere else.
+    location.replace(wanted);
+    return;
+  }
   try {
     const reply = await fetch(wanted, { headers: { accept: 'text/html' }, cache: 'no-store' });
     const arrived = new URL(reply.url);
@@ -167,6 +175,7 @@ function swap(title: string, content: HTMLElement): void {
   const same = content.querySelector('h1')?.textContent === heading;
   if (same && open) return begin();
   document.title = title;
+  plainTitle = title;
   main.replaceWith(content);
   main = content;
   shown = Number.NaN;

@@ -4,9 +4,10 @@ import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { SeededRandom, World } from '../../../test/support/world.ts';
 import { OutcomeUnknownError } from '../../ports/errors.ts';
-import type { AuditRow } from '../../ports/order-store.ts';
+import type { AuditRow, Order } from '../../ports/order-store.ts';
 import { linkLifeMs, sessionIdleMs, sessionLifeMs } from './access.ts';
 import { ensureAdminToken } from './admin-token.ts';
+import { csvLine } from './csv.ts';
 import { History, historyPoints, historyReasonsMax, limitedShare } from './history.ts';
 import { isLoopback } from './hosts.ts';
 import { type AdminServer, createAdminServer } from './server.ts';
@@ -50,6 +51,24 @@ export function overviewAt(takenAtMs: number, scale: number): Overview {
   };
 }
 
+function orderNo(at: number): Order {
+  return {
+    orderId: `ord_${at}`,
+    reservationId: `rsv_${at}`,
+    requestId: `req_${at}`,
+    activityId: 'a',
+    skuId: 's',
+    userId: '=cmd',
+    personId: 'p',
+    quantity: 1,
+    amountMinor: 100,
+    currency: 'CNY',
+    state: 'PAID',
+    createdAtMs: 0,
+    payBeforeMs: 0,
+  };
+}
+
 let world: World;
 let server: AdminServer;
 let base: string;
@@ -81,6 +100,17 @@ beforeEach(async () => {
       },
     },
     audit: { append: async (row) => void rows.push(row), list: async () => rows },
+    orders: {
+      search: async ({ after, limit }) => {
+        const from = Number(after ?? 0);
+        const orders = Array.from({ length: Math.min(limit, 450 - from) }, (_, at) =>
+          orderNo(from + at),
+        );
+        return from + limit < 450 ? { orders, next: String(from + limit) } : { orders };
+      },
+      find: async () => undefined,
+      payments: async () => [],
+    },
     metrics: async () => ({ contentType: 'text/plain; version=0.0.4', body: 'up 1\n' }),
     commands: [
       { name: 'reconcile', role: 'operator', changes: true, run: async () => ({ findings: [] }) },
@@ -408,6 +438,31 @@ describe('history', () => {
 
   it('tells the share of 429s, and nothing while nothing came', () => {
     expect(limitedShare([], 60)).toBeNull();
+  });
+});
+
+describe('exports', () => {
+  it('writes cells that no spreadsheet runs', () => {
+    expect(csvLine(['a', 7, undefined, 'x,"y"', '=1+1', '-2', '@x', 'two\nlines'])).toBe(
+      'a,7,,"x,""y""",' + "'=1+1,'-2,'@x" + ',"two\nlines"\r\n',
+    );
+  });
+
+  it('streams every page once, and is in the audit', async () => {
+    const headers = { authorization: `Bearer ${token}` };
+    const reply = await fetch(`${base}/admin/v1/exports/orders.csv`, { headers });
+    expect(reply.headers.get('content-type')).toContain('text/csv');
+    const lines = (await reply.text()).trim().split('\r\n');
+    expect(lines).toHaveLength(1 + 450);
+    expect(new Set(lines).size).toBe(451);
+    expect(lines[1]).toContain("'=cmd");
+    expect(rows.at(-1)).toMatchObject({ what: 'export', subject: 'orders', who: 'command line' });
+    expect((await fetch(`${base}/admin/v1/exports/orders.csv`)).status).toBe(401);
+    const viewer = await signIn('viewer');
+    expect(
+      (await fetch(`${base}/admin/v1/exports/orders.csv`, { headers: { cookie: viewer } })).status,
+    ).toBe(403);
+    expect((await fetch(`${base}/admin/v1/exports/users.csv`, { headers })).status).toBe(404);
   });
 });
 

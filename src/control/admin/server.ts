@@ -4,6 +4,7 @@ import { registerActionRoutes } from './action-routes.ts';
 import { registerConsolePage } from './console-page.ts';
 import { type AdminContext, consoleHeader, readSessionCookie } from './context.ts';
 import type { AdminDeps } from './deps.ts';
+import { registerExportRoutes } from './export-routes.ts';
 import { allowedHosts } from './hosts.ts';
 import { LiveFeed } from './live-feed.ts';
 import { registerAccountRoutes } from './account-routes.ts';
@@ -141,6 +142,7 @@ export function createAdminServer(deps: AdminDeps): AdminServer {
   registerAccountRoutes(app, context);
   registerActionRoutes(app, context);
   registerOrderRoutes(app, context);
+  registerExportRoutes(app, context);
   registerConsolePage(app, deps);
 
   return {

@@ -30,6 +30,11 @@ export function registerOrderRoutes(app: FastifyInstance, deps: PagesDeps): void
   });
 
   for (const change of ['pay', 'cancel'] as const) {
+    app.get<{ Params: WithOrder }>(`/orders/:orderId/${change}`, (request, reply) => {
+      const page = readPageRequest(deps, request, reply);
+      const orderId = asId(request.params.orderId);
+      return orderId === undefined ? notFoundPage(page) : page.goTo(`/orders/${orderId}`);
+    });
     app.post<{ Params: WithOrder }>(`/orders/:orderId/${change}`, async (request, reply) => {
       const page = readPageRequest(deps, request, reply);
       const orderId = asId(request.params.orderId);

@@ -156,6 +156,15 @@ describe('what may be repeated', () => {
     expect(sent.headers.location).toBe(`/a/night-tide/requests/${requestId}?sku=floor`);
   });
 
+  it('leads a reload of a form’s address on', async () => {
+    for (const form of ['join', 'leave', 'claim', 'submit'])
+      expect((await reader.get(`/a/night-tide/${form}`)).headers.location).toBe(
+        '/a/night-tide/room',
+      );
+    expect((await reader.get('/orders/ord_1/pay')).headers.location).toBe('/orders/ord_1');
+    expect(shop.calls).toEqual([]);
+  });
+
   it('shows the earlier outcome when the pass is over', async () => {
     const requestId = field(await toConfirm(), 'request_id');
     const form = { sku: 'floor', request_id: requestId, quantity: '1' };

@@ -74,6 +74,16 @@ export function registerRoomRoutes(app: FastifyInstance, deps: PagesDeps): void 
     return page.page(200, roomPage(page.view, sale, result.standing));
   });
 
+  // A reload of a page that answered a form asks for the form's address: there is nothing but a way on.
+  for (const form of ['join', 'leave', 'claim', 'submit'])
+    app.get<{ Params: WithActivity }>(`/a/:activityId/${form}`, (request, reply) => {
+      const page = readPageRequest(deps, request, reply);
+      const sale = findSale(deps, request.params.activityId);
+      return sale === undefined
+        ? notFoundPage(page)
+        : page.goTo(`/a/${sale.activity.activityId}/room`);
+    });
+
   app.post<{ Params: WithActivity }>('/a/:activityId/leave', async (request, reply) => {
     const page = readPageRequest(deps, request, reply);
     const sale = findSale(deps, request.params.activityId);
