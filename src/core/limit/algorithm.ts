@@ -35,6 +35,11 @@ export interface Algorithm {
    * waits as told would find it cold again. Called after each refusal; changes no decision now.
    */
   note?(cells: Float64Array, at: number, nowUs: number): void;
+  /**
+   * Takes back a charge that turned out not to count. @param chargedUs steady time of the charge: what
+   * has been forgotten since is not given back twice.
+   */
+  give(cells: Float64Array, at: number, chargedUs: number, costMilli: number): void;
   /** What is left now, rounded down. */
   leftMilli(cells: Float64Array, at: number, nowUs: number): number;
   /** How long until as much is left as ever can be, µs; 0 when it is, `neverUs` when it never will. */
@@ -57,8 +62,6 @@ export interface Algorithm {
   ): boolean;
   /** Pacing: how long the call about to be charged has to be held back. */
   delayUs?(cells: Float64Array, at: number, nowUs: number): number;
-  /** Concurrency: a holder has finished. */
-  release?(cells: Float64Array, at: number, costMilli: number): void;
 }
 
 /** A limit as configured: the public parameters of each algorithm, units in the names. */

@@ -133,9 +133,9 @@ test('holders of a concurrency limit stay when the limit is lowered, and the new
     0,
   );
   expect(limiter.takeParts(['k'], 1000, 0)).toBeGreaterThan(0);
-  limiter.releaseParts(['k'], 1000);
+  limiter.giveParts(['k'], 1000, 0);
   expect(limiter.takeParts(['k'], 1000, 0)).toBeGreaterThan(0);
-  limiter.releaseParts(['k'], 1000);
+  limiter.giveParts(['k'], 1000, 0);
   expect(limiter.takeParts(['k'], 1000, 0)).toBe(0);
 });
 

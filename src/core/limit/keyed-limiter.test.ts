@@ -1,5 +1,6 @@
 import fc from 'fast-check';
 import { expect, test } from 'vitest';
+import type { LimitSpec } from './algorithm.ts';
 import type { KeyedLimiterOptions } from './keyed-limiter.ts';
 import { KeyedLimiter } from './keyed-limiter.ts';
 import { parseRate } from './rate.ts';
@@ -198,4 +199,57 @@ test('a reconfigured bucket goes on with the same share', () => {
   expect(single.take(5_000, 0)).toBe(0);
   single.reconfigure(tokenBucket(parseRate('1/s'), 20_000), 0);
   expect(single.peek(0)).toBe(10_000);
+});
+
+test('a charge that is taken back leaves the counter as if it had not been made, and never better', () => {
+  const specs: readonly LimitSpec[] = [
+    { algorithm: 'token_bucket', rate: parseRate('5/s'), burstMilli: 5_000 },
+    { algorithm: 'fixed_window', limitMilli: 5_000, windowUs: seconds },
+    { algorithm: 'sliding_window', limitMilli: 5_000, windowUs: seconds },
+    { algorithm: 'sliding_log', limitMilli: 5_000, windowUs: seconds },
+    { algorithm: 'leaky_bucket', rate: parseRate('5/s'), maxWaitUs: seconds },
+    { algorithm: 'warm_up', rate: parseRate('5/s'), burstMilli: 9_000, warmUpUs: seconds },
+    { algorithm: 'concurrency', limitMilli: 5_000 },
+  ];
+  const size = {
+    ruleId: 'r',
+    maxKeys: 10,
+    hashSeed: [1, 2],
+    overflow: { rate: parseRate('1/s'), burstMilli: 1_000 },
+  };
+  fc.assert(
+    fc.property(
+      fc.constantFrom(...specs),
+      fc.array(fc.nat(400_000), { minLength: 1, maxLength: 12 }),
+      fc.nat(2 * seconds),
+      (limit, gaps, laterUs) => {
+        const [given, never] = [
+          new KeyedLimiter({ ...size, limit }),
+          new KeyedLimiter({ ...size, limit }),
+        ];
+        let now = 10 * seconds;
+        for (const gap of gaps) {
+          now += gap;
+          expect(given.takeParts(['k'], 1_000, now)).toBe(never.takeParts(['k'], 1_000, now));
+        }
+        if (given.takeParts(['k'], 1_000, now) !== 0) return;
+        const chargedUs = given.decidedUs;
+        given.giveParts(['k'], 1_000, chargedUs);
+        // At once: the same. (Warmth goes by the last charge, so that one may differ later.)
+        expect(given.peekParts(['k'], now)).toBe(never.peekParts(['k'], now));
+        if (given.takeParts(['k'], 1_000, now) !== 0) return;
+        given.giveParts(['k'], 1_000, given.decidedUs);
+        const late = now + laterUs;
+        if (limit.algorithm !== 'warm_up') {
+          expect(given.peekParts(['k'], late)).toBe(never.peekParts(['k'], late));
+        }
+        // Given back once more after its time: nothing is made up out of thin air.
+        given.giveParts(['k'], 1_000, chargedUs - 10 * seconds);
+        if ('windowUs' in limit) {
+          expect(given.peekParts(['k'], late)).toBe(never.peekParts(['k'], late));
+        }
+      },
+    ),
+    { numRuns: 300 },
+  );
 });

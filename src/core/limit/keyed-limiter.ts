@@ -212,12 +212,20 @@ export class KeyedLimiter {
     algorithm.charge(cells, this.#at, this.#now, costMilli);
   }
 
-  /** Gives back what a holder took, where the algorithm is `concurrency`; otherwise changes nothing. */
-  releaseParts(parts: readonly string[], costMilli: number): void {
-    if (this.#algorithm.release === undefined) return;
+  /** Steady time of the last decision: what `giveParts` asks for. */
+  get decidedUs(): number {
+    return this.#now;
+  }
+
+  /**
+   * Takes a charge back: a holder has finished, or the request turned out not to count. What the
+   * overflow bucket was charged stays charged.
+   * @param chargedUs `decidedUs` of the charge.
+   */
+  giveParts(parts: readonly string[], costMilli: number, chargedUs: number): void {
     this.#hasher.hashParts(parts);
     const at = this.#find(this.#timeline.steadyUs);
-    if (at >= 0) this.#algorithm.release(this.#table.cells, at, costMilli);
+    if (at >= 0) this.#algorithm.give(this.#table.cells, at, chargedUs, costMilli);
   }
 
   /** What is left of the counter that the last decision looked at, thousandths. */

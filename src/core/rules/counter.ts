@@ -126,10 +126,20 @@ export class RuleCounter {
     return this.#charged[0]?.limit ?? this.#rule.limit;
   }
 
-  /** A holder of a concurrency limit has finished. */
-  release(parts: readonly string[], costMilli: number): void {
+  /** Steady time of the last probe. */
+  get decidedUs(): number {
+    return this.#charged[0]?.decidedUs ?? 0;
+  }
+
+  /** Did the last probe look at the shared overflow bucket? */
+  get viaOverflow(): boolean {
+    return this.#charged[0]?.viaOverflow ?? false;
+  }
+
+  /** Takes a charge back. @param chargedUs `decidedUs` of the charge. */
+  give(parts: readonly string[], costMilli: number, chargedUs: number): void {
     const named = this.#overrides.get(encodeKey(parts));
-    (named ?? this.#limiter).releaseParts(parts, costMilli);
+    (named ?? this.#limiter).giveParts(parts, costMilli, chargedUs);
   }
 
   /** What this key has left, charging and moving nothing. */

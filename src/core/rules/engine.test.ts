@@ -2,7 +2,7 @@ import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
 import { clientAddress, trustedProxies } from '../limit/address.ts';
 import { parseRate } from '../limit/rate.ts';
-import { newSink, release, RuleEngine, type RuleRefusal } from './engine.ts';
+import { giveBack, newSink, RuleEngine, type RuleRefusal } from './engine.ts';
 import type { RequestFacts } from './facts.ts';
 import { readRules } from './read.ts';
 import type { RuleStage } from './stage.ts';
@@ -452,8 +452,8 @@ describe('past the limit', () => {
     const enter = (at: number): boolean =>
       engine.decide('person', facts(), 0, 0, sinks[at]) === undefined;
     expect([enter(0), enter(1), enter(2)]).toEqual([true, true, false]);
-    release(sinks[0]?.holds ?? []);
-    release(sinks[0]?.holds ?? []);
+    giveBack(sinks[0]?.holds ?? []);
+    giveBack(sinks[0]?.holds ?? []);
     expect([enter(2), enter(0)]).toEqual([true, false]);
     expect(() =>
       engineOf([{ id: 'a', limit: { algorithm: 'concurrency', limit: 2 } }]).decide(

@@ -48,25 +48,30 @@ export interface RuleRefusal {
 export interface DecisionSink {
   /** Where each enforced rule stands: for `RateLimit` fields. */
   readonly standings: RuleStanding[];
-  /** Places taken under `concurrency` rules: to be given back with `release`, once, come what may. */
-  readonly holds: RuleHold[];
+  /** Places taken under `concurrency` rules: to be given back with `giveBack`, once, come what may. */
+  readonly holds: RuleCharge[];
+  /** Charges of all other rules: given back where the request turns out not to count. */
+  readonly charges: RuleCharge[];
   /** How long the request has to be held back before it goes on, µs: the longest of its pacing rules. */
   delayUs: number;
 }
 
-export interface RuleHold {
+export interface RuleCharge {
   readonly counter: RuleCounter;
   readonly parts: readonly string[];
   readonly costMilli: number;
+  readonly chargedUs: number;
 }
 
 export function newSink(): DecisionSink {
-  return { standings: [], holds: [], delayUs: 0 };
+  return { standings: [], holds: [], charges: [], delayUs: 0 };
 }
 
-/** Gives places back, and forgets them, so that saying it twice changes nothing. */
-export function release(holds: RuleHold[]): void {
-  for (const { counter, parts, costMilli } of holds.splice(0)) counter.release(parts, costMilli);
+/** Takes charges back, and forgets them, so that saying it twice changes nothing. */
+export function giveBack(charges: RuleCharge[]): void {
+  for (const { counter, parts, costMilli, chargedUs } of charges.splice(0)) {
+    counter.give(parts, costMilli, chargedUs);
+  }
 }
 
 /** Where a rule stands with a request that it has just decided on. */
@@ -310,11 +315,15 @@ function keptShare(rule: Rule, facts: RequestFacts): number {
 
 function charge(live: Live, sink: DecisionSink | undefined): void {
   const { rule, counter, parts, costMilli } = live;
+  const { viaOverflow, decidedUs: chargedUs } = counter;
   counter.charge(costMilli);
-  if (rule.limit.algorithm === 'concurrency') {
-    if (sink === undefined)
-      throw new Error(`rule ${rule.id} holds places, and nobody gives them back`);
-    sink.holds.push({ counter, parts, costMilli });
+  const holds = rule.limit.algorithm === 'concurrency';
+  if (holds && sink === undefined) {
+    throw new Error(`rule ${rule.id} holds places, and nobody gives them back`);
+  }
+  // A charge of the shared overflow bucket is nobody's own: it is not given back.
+  if (!viaOverflow && sink !== undefined) {
+    (holds ? sink.holds : sink.charges).push({ counter, parts, costMilli, chargedUs });
   }
   if (rule.mode !== 'enforce') return;
   live.admitted += 1;

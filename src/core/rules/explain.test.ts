@@ -1,6 +1,6 @@
 import fc from 'fast-check';
 import { expect, test } from 'vitest';
-import { newSink, release, RuleEngine } from './engine.ts';
+import { giveBack, newSink, RuleEngine } from './engine.ts';
 import { explain, renderExplanation } from './explain.ts';
 import { readRules } from './read.ts';
 import { ruleStages } from './stage.ts';
@@ -165,7 +165,7 @@ test('what it says is what the engine does', () => {
           expect(ruleStages).toContain(rule.stage);
           if (rule.thenRetryAfterMs === null) expect(refused.waitUs).toBe(Number.MAX_SAFE_INTEGER);
           else expect(Math.ceil(refused.waitUs / 1000)).toBe(rule.thenRetryAfterMs);
-          release(sink.holds);
+          giveBack(sink.holds);
         }
       },
     ),

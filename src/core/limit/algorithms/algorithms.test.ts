@@ -18,7 +18,9 @@ describe('limits in memory', () => {
         const delayUs = waitUs === 0 ? limiter.delayUs : 0;
         return { waitUs, delayUs, leftMilli: limiter.leftMilli() };
       },
-      release: (key, costMilli) => limiter.releaseParts([key], costMilli),
+      release(key, costMilli, nowUs) {
+        if (spec.algorithm === 'concurrency') limiter.giveParts([key], costMilli, nowUs);
+      },
     };
   });
 });

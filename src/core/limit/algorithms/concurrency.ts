@@ -12,7 +12,7 @@ export const concurrencyHintUs = 200_000;
  * Concurrency: at most `limit` at the same time. Checking and taking are one step, because two checks
  * before either takes would both pass. State: how much is held.
  *
- * A holder finishes through `release`; in a process that is a `finally`, in a shared store a holder
+ * A holder finishes through `give`; in a process that is a `finally`, in a shared store a holder
  * that vanished is found by its deadline.
  * @throws LimitParameterError
  */
@@ -36,7 +36,7 @@ export function concurrencyAlgorithm(spec: ConcurrencySpec): Algorithm {
     charge(cells, at, _nowUs, costMilli) {
       cells[at] = (cells[at] ?? 0) + costMilli;
     },
-    release(cells, at, costMilli) {
+    give(cells, at, _chargedUs, costMilli) {
       cells[at] = Math.max(0, (cells[at] ?? 0) - costMilli);
     },
     leftMilli: (cells, at) => Math.max(0, limitMilli - (cells[at] ?? 0)),

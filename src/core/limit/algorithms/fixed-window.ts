@@ -46,6 +46,10 @@ export function fixedWindowAlgorithm(spec: FixedWindowSpec): Algorithm {
       cells[at] = startAt(cells, at, nowUs);
       cells[at + 1] = spent + costMilli;
     },
+    give(cells, at, chargedUs, costMilli) {
+      if (startAt(cells, at, chargedUs) !== cells[at] || chargedUs < (cells[at] ?? 0)) return;
+      cells[at + 1] = Math.max(0, (cells[at + 1] ?? 0) - costMilli);
+    },
     leftMilli: (cells, at, nowUs) => limitMilli - spentAt(cells, at, nowUs),
     fullUs: (cells, at, nowUs) =>
       spentAt(cells, at, nowUs) === 0 ? 0 : startAt(cells, at, nowUs) + windowUs - nowUs,

@@ -63,6 +63,9 @@ export function leakyBucketAlgorithm(spec: LeakyBucketSpec): Algorithm {
       cells[at] = backlog + costMilli * perMilli;
       cells[at + 1] = countedTo(cells[at + 1] ?? 0, nowUs);
     },
+    give(cells, at, _chargedUs, costMilli) {
+      cells[at] = Math.max(0, (cells[at] ?? 0) - costMilli * perMilli);
+    },
     delayUs: (cells, at, nowUs) => drained(backlogAt(cells, at, nowUs), cells[at + 1] ?? 0, nowUs),
     leftMilli(cells, at, nowUs) {
       const room = allowed - backlogAt(cells, at, nowUs);

@@ -70,6 +70,19 @@ export function slidingLogAlgorithm(spec: SlidingLogSpec): Algorithm {
       const newest = count === 0 ? nowUs : Math.max(nowUs, instant(cells, at, count - 1));
       for (let n = 0; n < costMilli / milli; n += 1) store(cells, at, newest);
     },
+    give(cells, at, chargedUs, costMilli) {
+      const count = cells[at + 1] ?? 0;
+      const kept: number[] = [];
+      let left = costMilli / milli;
+      for (let nth = 0; nth < count; nth += 1) {
+        const stored = instant(cells, at, nth);
+        if (left > 0 && stored === chargedUs) left -= 1;
+        else kept.push(stored);
+      }
+      cells[at] = 0;
+      cells[at + 1] = 0;
+      for (const stored of kept) store(cells, at, stored);
+    },
     leftMilli: (cells, at, nowUs) =>
       (limit - ((cells[at + 1] ?? 0) - gone(cells, at, nowUs))) * milli,
     fullUs(cells, at, nowUs) {

@@ -85,6 +85,12 @@ export function slidingWindowAlgorithm(spec: SlidingWindowSpec): Algorithm {
       cells[at + 1] = before;
       cells[at + 2] = spent + costMilli;
     },
+    give(cells, at, chargedUs, costMilli) {
+      const start = cells[at] ?? 0;
+      const place = chargedUs >= start ? at + 2 : chargedUs >= start - windowUs ? at + 1 : -1;
+      if (place < 0) return;
+      cells[place] = Math.max(0, (cells[place] ?? 0) - costMilli);
+    },
     leftMilli(cells, at, nowUs) {
       const start = startAt(cells[at] ?? 0, nowUs);
       const fading = beforeAt(cells, at, start) * (ticks - ticksSince(start, nowUs));

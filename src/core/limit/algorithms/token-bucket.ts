@@ -53,6 +53,10 @@ export function tokenBucketAlgorithm(spec: TokenBucketSpec): TokenBucketAlgorith
       cells[at] = level - costMilli * bucket.unitsPerMilli;
       cells[at + 1] = countedTo(bucket, lastUs, nowUs);
     },
+    give(cells, at, _chargedUs, costMilli) {
+      const level = (cells[at] ?? 0) + costMilli * bucket.unitsPerMilli;
+      cells[at] = Math.min(bucket.capacityUnits, level);
+    },
     leftMilli(cells, at, nowUs) {
       const level = levelAt(bucket, cells[at] ?? 0, cells[at + 1] ?? 0, nowUs);
       return Math.floor(level / bucket.unitsPerMilli);

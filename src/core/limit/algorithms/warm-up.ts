@@ -118,6 +118,9 @@ export function warmUpAlgorithm(spec: WarmUpSpec): Algorithm {
       cells[at + 1] = cooled ? nowUs : lastUs + ticks * tickUs;
       cells[at + 2] = cooled ? 0 : Math.min(warmTicks, (cells[at + 2] ?? 0) + ticks);
     },
+    give(cells, at, _chargedUs, costMilli) {
+      cells[at] = Math.min(capacity, (cells[at] ?? 0) + costMilli * perMilli);
+    },
     note(cells, at, nowUs) {
       if (!isCold(cells[at + 1] ?? 0, nowUs)) return;
       cells[at] = coldLevel;

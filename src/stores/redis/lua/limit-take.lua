@@ -95,7 +95,9 @@ function fixed.charge(p, c, now, cost)
   local spent, start = fixed.spent(p, c, now), fixed.start(p, c, now)
   c[1], c[2] = start, spent + cost
 end
-function fixed.give(p, c, now, cost) c[2] = math.max(0, c[2] - cost) end
+function fixed.give(p, c, now, cost)
+  if now < c[1] + p[2] then c[2] = math.max(0, c[2] - cost) end
+end
 function fixed.left(p, c, now) return p[1] - fixed.spent(p, c, now) end
 function fixed.capacity(p) return p[1] end
 function fixed.adopt(p, now, left, of)
