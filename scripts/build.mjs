@@ -80,7 +80,7 @@ export const stampFile = join(dist, '.stamp');
 
 /** An empty database, packed: a first start then unpacks it instead of making one. */
 async function packDatabase() {
-  const { writeTemplate } = await import('../dist/stores/postgres/pglite.js');
+  const { writeTemplate } = await import('../dist/stores/postgres/pglite-start.js');
   const { systemTimers } = await import('../dist/app/system.js');
   await writeTemplate(systemTimers);
 }

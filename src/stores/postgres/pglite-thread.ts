@@ -5,7 +5,8 @@
  *
  * One connection, statements strictly one after another, in the order in which they came.
  */
-import { fdatasyncSync, readFileSync, renameSync, writeFileSync } from 'node:fs';
+import { existsSync, fdatasyncSync, readFileSync, renameSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
 import { type MessagePort, parentPort, workerData } from 'node:worker_threads';
 import { PGlite } from '@electric-sql/pglite';
 import { NodeFS } from '@electric-sql/pglite/nodefs';
@@ -117,6 +118,8 @@ async function makeTemplate(file: string): Promise<void> {
 
 async function serve(port: MessagePort, folder: string, durable: boolean): Promise<void> {
   const tell = (message: FromThread): void => port.postMessage(message);
+  // PGlite would make one.
+  if (!existsSync(join(folder, 'PG_VERSION'))) throw new Error(`no database in ${folder}`);
   const database = await PGlite.create({
     fs: new SyncedNodeFs(folder),
     startParams: durable ? startParams : [...startParams, '-F'],

@@ -1,10 +1,10 @@
 import { spawn } from 'node:child_process';
-import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { mkdirSync, mkdtempSync, renameSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import type { Worker } from 'node:worker_threads';
-import { afterAll, beforeAll, expect, test, vi } from 'vitest';
+import { afterAll, beforeAll, expect, onTestFinished, test, vi } from 'vitest';
 import { freshPgliteFolder } from '../../../test/support/servers/pglite.ts';
 import { World } from '../../../test/support/world.ts';
 import { systemTimers } from '../../app/system.ts';
@@ -135,48 +135,110 @@ test('a statement that overruns is unknown to its caller and keeps the connectio
   fresh.remove();
 });
 
-test('death of the thread: what was sent is unknown or undone, what waited did nothing', async () => {
-  const fresh = await freshPgliteFolder();
-  const deaths: Error[] = [];
+/** The threads made from here on, so that a test can end one. */
+function threadsFromNow(): readonly Worker[] {
   const threads: Worker[] = [];
   const remember = (thread: Worker): void => void threads.push(thread);
   process.on('worker', remember);
-  const doomed = await openPglite({
+  onTestFinished(() => void process.off('worker', remember));
+  return threads;
+}
+
+test('death of the thread: what it had was undone or is unknown; another follows, with all that was answered', async () => {
+  const fresh = await freshPgliteFolder();
+  const changes: string[] = [];
+  const threads = threadsFromNow();
+  const mortal = await openPglite({
     folder: fresh.folder,
     timers: systemTimers,
     fsync: 'os',
-    onDeath: (reason) => deaths.push(reason),
+    onChange: (change) => changes.push(change.kind),
   });
-  process.off('worker', remember);
-  await doomed.query('CREATE TABLE t (a text)');
-  const inside = doomed.transaction(async (tx) => {
-    await tx.query('INSERT INTO t VALUES ($1)', ['x']);
+  await mortal.query('CREATE TABLE t (a text)');
+  await mortal.query('INSERT INTO t VALUES ($1)', ['kept']);
+  const inside = mortal.transaction(async (tx) => {
+    await tx.query('INSERT INTO t VALUES ($1)', ['lost']);
     await threads[0]!.terminate();
-    await tx.query('SELECT 1', []);
+    // The next thread may be there by now; this transaction is not on it.
+    await until(() => changes.includes('back'));
+    await tx.query('INSERT INTO t VALUES ($1)', ['astray']);
   });
-  const waiting = doomed.query('SELECT 1', []);
+  const waiting = mortal.query('SELECT 1', []);
   const waitingFails = expect(waiting).rejects.toBeInstanceOf(UnavailableError);
-  await expect(inside).rejects.toThrow(UnavailableError);
+  await expect(inside).rejects.toThrow(/nothing was committed: the database thread died inside/);
   await waitingFails;
-  const sent = doomed.query('SELECT 1', []);
-  await expect(sent).rejects.toThrow(/thread died/);
-  expect(deaths.map((death) => death.message)).toEqual([expect.stringMatching(/thread died/)]);
-  await doomed.close();
+  expect(await mortal.query('SELECT a FROM t', [])).toEqual([{ a: 'kept' }]);
+  expect(changes).toEqual(['died', 'back']);
+  await mortal.close();
   fresh.remove();
 });
 
-test('death while a commit is on its way: nobody can say what became of it', async () => {
+test('death between a transaction and its COMMIT: surely nothing', async () => {
   const fresh = await freshPgliteFolder();
-  const threads: Worker[] = [];
-  const remember = (thread: Worker): void => void threads.push(thread);
-  process.on('worker', remember);
-  const doomed = await openPglite({ folder: fresh.folder, timers: systemTimers, fsync: 'os' });
-  process.off('worker', remember);
-  const sent = doomed.query('CREATE TABLE t AS SELECT generate_series(1, 1000000) AS n', []);
+  const changes: string[] = [];
+  const threads = threadsFromNow();
+  const mortal = await openPglite({
+    folder: fresh.folder,
+    timers: systemTimers,
+    fsync: 'os',
+    onChange: (change) => changes.push(change.kind),
+  });
+  await mortal.query('CREATE TABLE t (a text)');
+  const inside = mortal.transaction(async (tx) => {
+    await tx.query('INSERT INTO t VALUES ($1)', ['lost']);
+    await threads[0]!.terminate();
+    await until(() => changes.includes('back'));
+  });
+  await expect(inside).rejects.toBeInstanceOf(UnavailableError);
+  expect(await mortal.query('SELECT a FROM t', [])).toEqual([]);
+  await mortal.close();
+  fresh.remove();
+});
+
+test('death while a statement of its own is on its way: nobody can say what became of it', async () => {
+  const fresh = await freshPgliteFolder();
+  const threads = threadsFromNow();
+  const mortal = await openPglite({ folder: fresh.folder, timers: systemTimers, fsync: 'os' });
+  const sent = mortal.query('CREATE TABLE t AS SELECT generate_series(1, 1000000) AS n', []);
   const unknown = expect(sent).rejects.toBeInstanceOf(OutcomeUnknownError);
   await threads[0]!.terminate();
   await unknown;
-  await doomed.close();
+  await mortal.close();
+  fresh.remove();
+});
+
+test('a folder that has vanished is not replaced by an empty one: dead for good after five tries', async () => {
+  const fresh = await freshPgliteFolder();
+  const finals: boolean[] = [];
+  const threads = threadsFromNow();
+  const mortal = await openPglite({
+    folder: fresh.folder,
+    timers: {
+      // The waits between the tries are not what is tested.
+      after: (ms, run) => systemTimers.after(ms === 60_000 ? ms : Math.min(ms, 5), run),
+      every: (ms, run) => systemTimers.every(ms, run),
+    },
+    fsync: 'os',
+    onChange: (change) => {
+      if (change.kind === 'died') finals.push(change.final);
+    },
+  });
+  renameSync(fresh.folder, `${fresh.folder}.gone`);
+  await threads[0]!.terminate();
+  await until(() => finals.includes(true));
+  expect(finals).toEqual([false, false, false, false, false, true]);
+  await expect(mortal.query('SELECT 1', [])).rejects.toThrow(/no database in/);
+  await mortal.close();
+  fresh.remove();
+});
+
+test('closed while the next thread is waited for', async () => {
+  const fresh = await freshPgliteFolder();
+  const threads = threadsFromNow();
+  const mortal = await openPglite({ folder: fresh.folder, timers: systemTimers, fsync: 'os' });
+  await threads[0]!.terminate();
+  await mortal.close();
+  await expect(mortal.query('SELECT 1', [])).rejects.toBeInstanceOf(UnavailableError);
   fresh.remove();
 });
 
@@ -239,4 +301,12 @@ function writeUntilKilled(folder: string, until: number): Promise<number> {
       else reject(new Error(`the writer ended by itself with code ${code}`));
     });
   });
+}
+
+async function until(holds: () => boolean): Promise<void> {
+  for (let tries = 0; tries < 6_000; tries += 1) {
+    if (holds()) return;
+    await new Promise<void>((resume) => setTimeout(resume, 10));
+  }
+  throw new Error('it never held');
 }

@@ -13,20 +13,21 @@
  * A running statement cannot be interrupted from outside, so one that overruns its time is answered
  * to its caller but keeps the connection until PGlite is done with it.
  *
- * A new folder is made beside its final place by a thread that then ends, and renamed when it is
- * whole: a process killed in the middle leaves no half-made database, and what making one takes of
- * memory is not kept. An existing folder must belong to this process alone; a second PGlite on the
- * same folder damages it, even by reading. The owner of the data folder holds that lock.
+ * A thread that dies (out of memory, a disk that refuses) is followed by another on the same folder,
+ * which recovers from the log as after any crash; until it is open everything is unavailable. A few
+ * deaths in a row without a success between them, and it stays so.
+ *
+ * The folder must belong to this process alone; a second PGlite on the same folder damages it, even
+ * by reading. The owner of the data folder holds that lock.
  */
-import { existsSync, mkdirSync, readdirSync, renameSync, rmSync, rmdirSync } from 'node:fs';
-import { dirname, join, resolve } from 'node:path';
-import { Worker } from 'node:worker_threads';
+import { resolve } from 'node:path';
+import type { Worker } from 'node:worker_threads';
 import type { Timers } from '../../ports/clock.ts';
 import { OutcomeUnknownError, UnavailableError } from '../../ports/errors.ts';
 import type { Sql, SqlQueries } from '../../ports/sql.ts';
-import { findTemplate, templatePath } from './database-template.ts';
 import { SqlError, toPortError } from './errors.ts';
-import type { FromThread, ThreadSettings, ToThread } from './pglite-protocol.ts';
+import type { FromThread, Fsync, ToThread } from './pglite-protocol.ts';
+import { ensureFolder, serveFolder } from './pglite-start.ts';
 
 export interface PgliteOptions {
   /** Made when absent; its parent too. */
@@ -36,7 +37,7 @@ export interface PgliteOptions {
    * `disk` (default): a commit is on the disk before it is answered. `os`: it survives the death of
    * the process, not of the machine.
    */
-  readonly fsync?: 'disk' | 'os';
+  readonly fsync?: Fsync;
   /** Callers that may wait for the connection; the next is refused. Default 1,024. */
   readonly queueMax?: number;
   /** Longest wait for the connection. Default 5,000 ms. */
@@ -47,9 +48,16 @@ export interface PgliteOptions {
   readonly holdMs?: number;
   /** Longest wait for the thread to open its folder. Default 60,000 ms. */
   readonly openMs?: number;
-  /** Called once, should the thread die by itself. Everything asked from then on is unavailable. */
-  readonly onDeath?: (reason: Error) => void;
+  readonly onChange?: (change: PgliteChange) => void;
 }
+
+export type PgliteChange =
+  /** The thread died by itself; `final`: no other follows. */
+  | { readonly kind: 'died'; readonly reason: string; readonly final: boolean }
+  | { readonly kind: 'back' };
+
+/** Waits before the thread after a death is opened, ms; a death past the last is final. */
+const revivalsAfterMs = [0, 500, 2_000, 8_000, 30_000];
 
 /** What is lost with a statement whose reply never comes. */
 type WhenLost = 'nothing' | 'unknown';
@@ -67,127 +75,64 @@ interface Pending {
 export async function openPglite(options: PgliteOptions): Promise<Sql> {
   const folder = resolve(options.folder);
   const fsync = options.fsync ?? 'disk';
-  if (!existsSync(join(folder, 'PG_VERSION'))) await makeFolder(folder, fsync, options);
-  const thread = await startThread({ mode: 'serve', folder, fsync }, options);
-  return new PgliteSql(thread, options);
-}
-
-async function makeFolder(
-  folder: string,
-  fsync: 'disk' | 'os',
-  options: PgliteOptions,
-): Promise<void> {
-  const found = existsSync(folder) ? readdirSync(folder) : [];
-  if (found.length > 0) {
-    throw new Error(
-      `${folder} is no database folder: found ${found.slice(0, 3).join(', ')}; allowed: an absent or empty folder, or one that this program made`,
-    );
-  }
-  mkdirSync(dirname(folder), { recursive: true });
-  const half = `${folder}.initdb`;
-  rmSync(half, { recursive: true, force: true });
-  const template = findTemplate();
-  await runThread({ mode: 'init', folder: half, fsync, template }, options);
-  if (existsSync(folder)) rmdirSync(folder);
-  renameSync(half, folder);
-}
-
-/** Writes the template of new databases for this version, unless it is there. For the build. */
-export async function writeTemplate(timers: Timers): Promise<void> {
-  const file = templatePath();
-  if (!existsSync(file)) await runThread({ mode: 'template', file }, { timers });
-}
-
-/** Runs a thread that does one thing and ends. */
-async function runThread(settings: ThreadSettings, options: OpenLimits): Promise<void> {
-  const thread = await startThread(settings, options);
-  await new Promise<void>((ended) => {
-    thread.once('exit', () => ended());
-  });
-}
-
-/**
- * From `dist/` the thread is a .js file. From a checkout (tests, benchmarks) it is a .ts file, which
- * Node 20 cannot start a thread with: a line of script registers tsx there first.
- */
-function makeThread(settings: ThreadSettings): Worker {
-  const options = { workerData: settings, name: 'pglite', execArgv: [] };
-  if (!import.meta.url.endsWith('.ts')) {
-    return new Worker(new URL('./pglite-thread.js', import.meta.url), options);
-  }
-  const entry = new URL('./pglite-thread.ts', import.meta.url).href;
-  const script = `import('tsx/esm/api').then((tsx) => { tsx.register(); return import('${entry}'); });`;
-  return new Worker(script, { ...options, eval: true });
-}
-
-type OpenLimits = Pick<PgliteOptions, 'timers' | 'openMs'>;
-
-function startThread(settings: ThreadSettings, options: OpenLimits): Promise<Worker> {
-  const what = settings.mode === 'template' ? settings.file : settings.folder;
-  const thread = makeThread(settings);
-  return new Promise((opened, failed) => {
-    const openMs = options.openMs ?? 60_000;
-    const fail = (why: string): void => {
-      stopListening();
-      // Its own failure has been told; a second one while ending says nothing new.
-      thread.on('error', () => undefined);
-      void thread.terminate();
-      failed(new UnavailableError(`database ${what} did not open: ${why}`));
-    };
-    const onError = (error: unknown): void =>
-      fail(error instanceof Error ? error.message : String(error));
-    const onExit = (code: number): void => fail(`its thread ended with code ${code}`);
-    const onReady = (): void => {
-      stopListening();
-      opened(thread);
-    };
-    const timer = options.timers.after(openMs, () => fail(`no answer within ${openMs} ms`));
-    // One by one: a Worker keeps listeners of its own, without which it stops delivering.
-    const stopListening = (): void => {
-      timer.cancel();
-      thread.off('error', onError);
-      thread.off('exit', onExit);
-      thread.off('message', onReady);
-    };
-    thread.on('error', onError);
-    thread.on('exit', onExit);
-    thread.on('message', onReady);
-  });
+  const serve = (): Promise<Worker> => serveFolder(folder, fsync, options);
+  await ensureFolder(folder, fsync, options);
+  return new PgliteSql(await serve(), serve, options);
 }
 
 class PgliteSql implements Sql {
-  readonly #thread: Worker;
+  readonly #serve: () => Promise<Worker>;
   readonly #timers: Timers;
   readonly #queueMax: number;
   readonly #waitMs: number;
   readonly #statementMs: number;
   readonly #holdMs: number;
-  readonly #onDeath: ((reason: Error) => void) | undefined;
+  readonly #onChange: ((change: PgliteChange) => void) | undefined;
   readonly #waiting = new Set<{ readonly go: () => void; readonly fail: (error: Error) => void }>();
   readonly #pending = new Map<number, Pending>();
   #nextId = 1;
   #held = false;
   /** Run when the connection is let go and the thread has answered everything sent to it. */
   #letGo: (() => void) | undefined;
-  #state: 'open' | 'closing' | 'dead' = 'open';
-  #deathReason = 'the database is closed';
-  readonly #exited: Promise<void>;
+  /** Undefined while there is none that answers. */
+  #thread: Worker | undefined;
+  /** Counts threads: a transaction begun on one must not go on, on the next. */
+  #life = 0;
+  #deathsInARow = 0;
+  #closing = false;
+  #whyUnavailable = 'the database is closed';
+  /** Resolves once the present thread is gone. */
+  #exited: Promise<void> = Promise.resolve();
+  /** Opening the next one, if so. */
+  #reviving: Promise<void> = Promise.resolve();
+  #stopReviving: (() => void) | undefined;
 
-  constructor(thread: Worker, options: PgliteOptions) {
-    this.#thread = thread;
+  constructor(thread: Worker, serve: () => Promise<Worker>, options: PgliteOptions) {
+    this.#serve = serve;
     this.#timers = options.timers;
     this.#queueMax = options.queueMax ?? 1024;
     this.#waitMs = options.waitMs ?? 5_000;
     this.#statementMs = options.statementMs ?? 15_000;
     this.#holdMs = options.holdMs ?? 20_000;
-    this.#onDeath = options.onDeath;
+    this.#onChange = options.onChange;
+    this.#attach(thread);
+  }
+
+  #attach(thread: Worker): void {
+    this.#thread = thread;
+    this.#life += 1;
+    let reason: string | undefined;
     thread.on('message', (message: FromThread) => this.#answer(message));
-    thread.on('error', (error) =>
-      this.#die(error instanceof Error ? error : new Error(String(error))),
-    );
+    thread.on('error', (error: unknown) => {
+      reason = error instanceof Error ? error.message : String(error);
+      this.#lose(reason);
+    });
     this.#exited = new Promise((exited) => {
       thread.on('exit', (code) => {
-        this.#die(new Error(`the database thread ended with code ${code}`));
+        reason ??= `its thread ended with code ${code}`;
+        this.#lose(reason);
+        // Only now is the folder free for another.
+        if (!this.#closing) this.#revive(reason);
         exited();
       });
     });
@@ -208,10 +153,17 @@ class PgliteSql implements Sql {
 
   async transaction<Result>(work: (sql: SqlQueries) => Promise<Result>): Promise<Result> {
     await this.#hold();
+    const life = this.#life;
     let ended: string | undefined;
+    const sameLife = (): void => {
+      if (life !== this.#life) {
+        throw new UnavailableError('nothing was committed: the database thread died inside');
+      }
+    };
     const inside: SqlQueries = {
       query: async <Row extends object>(text: string, values?: readonly unknown[]) => {
         if (ended !== undefined) throw new UnavailableError(`transaction is over: ${ended}`);
+        sameLife();
         const reply = await this.#send(text, values, 'nothing');
         return reply.rows as readonly Row[];
       },
@@ -233,11 +185,12 @@ class PgliteSql implements Sql {
         result = await Promise.race([work(inside), expiry]);
       } catch (error) {
         ended ??= 'rolled back';
-        await this.#rollBack();
+        if (life === this.#life) await this.#rollBack();
         throw error;
       }
       ended = 'committed';
       timer.cancel();
+      sameLife();
       const reply = await this.#send('COMMIT', undefined, 'unknown');
       if (reply.tag !== 'COMMIT') {
         throw new SqlError({
@@ -254,28 +207,24 @@ class PgliteSql implements Sql {
 
   /** Waits for what holds the connection now, refuses what waits, and ends the thread. */
   async close(): Promise<void> {
-    if (this.#state === 'open') {
-      this.#state = 'closing';
-      for (const waiter of this.#waiting) {
-        waiter.fail(new UnavailableError('the database is closing'));
-      }
-      this.#waiting.clear();
+    if (!this.#closing) {
+      this.#closing = true;
+      this.#refuseWaiting('the database is closing');
       if (this.#held) {
         await new Promise<void>((free) => {
           this.#waiting.add({ go: free, fail: () => free() });
         });
       }
-      if (!this.#isDead()) this.#thread.postMessage({ kind: 'close' } satisfies ToThread);
-      const timer = this.#timers.after(this.#statementMs, () => void this.#thread.terminate());
+      this.#stopReviving?.();
+      await this.#reviving;
+      this.#thread?.postMessage({ kind: 'close' } satisfies ToThread);
+      const thread = this.#thread;
+      const timer = this.#timers.after(this.#statementMs, () => void thread?.terminate());
       await this.#exited;
       timer.cancel();
       return;
     }
     await this.#exited;
-  }
-
-  #isDead(): boolean {
-    return this.#state === 'dead';
   }
 
   async #rollBack(): Promise<void> {
@@ -288,8 +237,8 @@ class PgliteSql implements Sql {
   }
 
   #hold(): Promise<void> {
-    if (this.#state !== 'open') {
-      return Promise.reject(new UnavailableError(`database unavailable: ${this.#deathReason}`));
+    if (this.#thread === undefined || this.#closing) {
+      return Promise.reject(new UnavailableError(`database unavailable: ${this.#whyUnavailable}`));
     }
     if (!this.#held) {
       this.#held = true;
@@ -341,8 +290,9 @@ class PgliteSql implements Sql {
     values: readonly unknown[] | undefined,
     whenLost: WhenLost,
   ): Promise<{ rows: readonly object[]; tag: string }> {
-    if (this.#state === 'dead') {
-      return Promise.reject(new UnavailableError(`database unavailable: ${this.#deathReason}`));
+    const thread = this.#thread;
+    if (thread === undefined) {
+      return Promise.reject(new UnavailableError(`database unavailable: ${this.#whyUnavailable}`));
     }
     const id = this.#nextId++;
     return new Promise((resolve, reject) => {
@@ -365,7 +315,7 @@ class PgliteSql implements Sql {
           ? { kind: 'run', id, text }
           : { kind: 'run', id, text, values: [...values] };
       try {
-        this.#thread.postMessage(message);
+        thread.postMessage(message);
       } catch (error) {
         // A value that cannot be copied to the thread: the caller's fault, and nothing was sent.
         this.#pending.delete(id);
@@ -379,25 +329,55 @@ class PgliteSql implements Sql {
     if (message.kind === 'ready') return;
     const pending = this.#pending.get(message.id);
     this.#pending.delete(message.id);
+    this.#deathsInARow = 0;
     if (message.kind === 'rows') pending?.resolve({ rows: message.rows, tag: message.tag });
     else pending?.reject(toPortError(message.error));
     if (this.#pending.size === 0) this.#letGo?.();
   }
 
-  #die(reason: Error): void {
-    if (this.#state === 'dead') return;
-    const expected = this.#state === 'closing';
-    this.#state = 'dead';
-    if (!expected) this.#deathReason = `the database thread died: ${reason.message}`;
+  /** Tells everybody who has something under way what became of it. */
+  #lose(reason: string): void {
+    if (this.#thread === undefined) return;
+    this.#thread = undefined;
+    if (!this.#closing) this.#whyUnavailable = `the database thread died: ${reason}`;
     for (const pending of this.#pending.values()) {
-      pending.reject(lost(pending.whenLost, this.#deathReason));
+      pending.reject(lost(pending.whenLost, this.#whyUnavailable));
     }
     this.#pending.clear();
-    for (const waiter of this.#waiting) {
-      waiter.fail(new UnavailableError(`database unavailable: ${this.#deathReason}`));
-    }
+    this.#refuseWaiting(`database unavailable: ${this.#whyUnavailable}`);
+    this.#letGo?.();
+  }
+
+  #refuseWaiting(why: string): void {
+    for (const waiter of this.#waiting) waiter.fail(new UnavailableError(why));
     this.#waiting.clear();
-    if (!expected) this.#onDeath?.(new Error(this.#deathReason, { cause: reason }));
+  }
+
+  #revive(reason: string): void {
+    const waitMs = this.#closing ? undefined : revivalsAfterMs[this.#deathsInARow];
+    this.#deathsInARow += 1;
+    this.#whyUnavailable = `the database thread died: ${reason}`;
+    this.#onChange?.({ kind: 'died', reason, final: waitMs === undefined });
+    if (waitMs === undefined) return;
+    this.#reviving = new Promise((over) => {
+      const timer = this.#timers.after(waitMs, () => {
+        this.#stopReviving = undefined;
+        this.#serve()
+          .then(
+            (thread) => {
+              this.#attach(thread);
+              this.#onChange?.({ kind: 'back' });
+            },
+            (error: unknown) =>
+              this.#revive(error instanceof Error ? error.message : String(error)),
+          )
+          .finally(over);
+      });
+      this.#stopReviving = () => {
+        timer.cancel();
+        over();
+      };
+    });
   }
 }
 
