@@ -19,7 +19,7 @@ let sale: RunningSale;
 
 beforeAll(async () => {
   browser = await startBrowser();
-  sale = await startSale('--open-in', '12s');
+  sale = await startSale('--open-in', '30s');
 });
 afterAll(async () => {
   await browser.close();
