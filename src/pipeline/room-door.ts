@@ -56,8 +56,12 @@ export class RoomDoor implements Door {
   readonly #o: RoomDoorOptions;
   readonly #makers = new Map<string, Promise<EntryIdMaker>>();
 
+  /** State of a small generator that spreads polls: nobody gains by guessing it. */
+  #spread: number;
+
   constructor(options: RoomDoorOptions) {
     this.#o = options;
+    this.#spread = options.random.below(0xffffffff) + 1;
   }
 
   async join(activityId: string, person: Person, wish: JoinWish): Promise<JoinResult> {
@@ -88,7 +92,7 @@ export class RoomDoor implements Door {
       created,
       entryId,
       entryToken: this.#entryToken(activity, entry),
-      standing: view.describe(placeOf(entry), at, activity, nowMs, this.#o.random.float()),
+      standing: view.describe(placeOf(entry), at, activity, nowMs, this.#chance()),
     };
   }
 
@@ -111,7 +115,7 @@ export class RoomDoor implements Door {
       standing:
         view === undefined
           ? this.#unknown(claims, activity, nowMs)
-          : view.standing(claims, activity, nowMs, this.#o.random.float()),
+          : view.standing(claims, activity, nowMs, this.#chance()),
     };
   }
 
@@ -227,6 +231,16 @@ export class RoomDoor implements Door {
     return (await maker).idOf(personId);
   }
 
+  /** Uniform in [0, 1); xorshift, since one draw of secure randomness costs more than the standing. */
+  #chance(): number {
+    let state = this.#spread;
+    state ^= state << 13;
+    state ^= state >>> 17;
+    state ^= state << 5;
+    this.#spread = state;
+    return (state >>> 0) / 0x100000000;
+  }
+
   #placeByToken(
     activityId: string,
     entryId: string,
@@ -261,7 +275,7 @@ export class RoomDoor implements Door {
       const standing = this.#unknown(place, activity, nowMs);
       return { kind: 'not_admitted', standing, missed: false };
     }
-    const standing = view.describe(place, at, activity, nowMs, this.#o.random.float());
+    const standing = view.describe(place, at, activity, nowMs, this.#chance());
     return { kind: 'not_admitted', standing, missed: at.kind === 'missed' || at.kind === 'left' };
   }
 
@@ -269,7 +283,7 @@ export class RoomDoor implements Door {
     const place = placeOf(entry);
     const view = this.#o.states.fresh(activity.activityId);
     if (view === undefined) return this.#unknown(place, activity, nowMs);
-    const chance = this.#o.random.float();
+    const chance = this.#chance();
     // The store knows at once that somebody left; the release state a moment later.
     return entry.left
       ? view.describe(place, { kind: 'left' }, activity, nowMs, chance)
@@ -287,7 +301,7 @@ export class RoomDoor implements Door {
       sell_through: 'uncertain',
       claim_before: null,
       order_rule: activity.room.mode,
-      next_poll_after_ms: spread(holdPollMs, this.#o.random.float()),
+      next_poll_after_ms: spread(holdPollMs, this.#chance()),
       server_time: new Date(nowMs).toISOString(),
     };
   }
