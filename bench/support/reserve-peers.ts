@@ -76,15 +76,7 @@ export function oneByOne(store: RedisInventoryStore): Reserver {
 export async function usual(link: RedisLink, keys: Keys): Promise<Reserver> {
   const text = readFileSync(new URL('./reserve-one.lua', import.meta.url), 'utf8');
   const sha = String(await link.command(undefined, ['SCRIPT', 'LOAD', text]));
-  const names = [
-    'stock',
-    'requests',
-    'nonces',
-    'persons',
-    'reservations',
-    'order',
-    'outbox',
-  ] as const;
+  const names = ['stock', 'requests', 'nonces', 'persons', 'order', 'outbox'] as const;
   const scriptKeys = names.map((name) => keys.sku(hotSku, name));
   return {
     name: 'script for one request',
@@ -101,7 +93,6 @@ export async function usual(link: RedisLink, keys: Keys): Promise<Reserver> {
         personField(request.personId),
         String(request.quantity),
         String(request.limit),
-        request.reservationId,
         textOfRequest(request, nowMs),
         String(nowMs),
       ]);

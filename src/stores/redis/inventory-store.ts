@@ -116,12 +116,14 @@ export class RedisInventoryStore implements InventoryStore {
     const said = fates.map(({ fate, reason }) =>
       fate === 'ordered' ? 'o' : fate === 'retaken' ? 't' : letterOfRelease(reason),
     );
-    const reply = await this.#run(sku, scripts.settle, [
-      pack([fates.map((each) => each.reservationId), said.join('')]),
-    ]);
-    if (reply.length === 0) return { mark: nothing, changed: 0 };
-    const changed = reply.number();
-    return { changed, mark: reply.mark() };
+    const packed = pack([fates.map((each) => each.reservationId), said.join('')]);
+    for (;;) {
+      const reply = await this.#run(sku, scripts.settle, [packed]);
+      if (reply.length === 0) return { mark: nothing, changed: 0 };
+      if (reply.length > 1) return { changed: reply.number(), mark: reply.mark() };
+      // An id is not indexed yet; nothing was done.
+      await this.#index(sku);
+    }
   }
 
   async adjust(
@@ -189,6 +191,7 @@ export class RedisInventoryStore implements InventoryStore {
             await this.#read(sku, 'order', (key) => ['LRANGE', key, String(from), String(to)]),
           ),
         field: async (id) => {
+          await this.#index(sku);
           const value = await this.#read(sku, 'reservations', (key) => ['HGET', key, id]);
           return typeof value === 'string' ? `h${value.slice(1)}` : undefined;
         },
@@ -251,6 +254,12 @@ export class RedisInventoryStore implements InventoryStore {
     await this.#link.command(key, ['SADD', key, `${sku.activityId}/${sku.skuId}`]);
   }
 
+  /** Until every reservation made before this call can be found by its id. */
+  async #index(sku: SkuKey): Promise<void> {
+    const keys = scripts.index.keys.map((name) => this.#keys.sku(sku, name));
+    while (Number(await this.#link.run(scripts.index, keys, [String(indexElements)])) > 0);
+  }
+
   async #run(sku: SkuKey, script: Script, args: readonly RedisArgument[]): Promise<Reply> {
     const keys = script.keys.map((name) => this.#keys.sku(sku, name));
     return new Reply(await this.#link.run(script, keys, args));
@@ -291,6 +300,9 @@ export class RedisInventoryStore implements InventoryStore {
     return byOffset.sort((a, b) => a[0] - b[0]).map(([, name]) => name);
   }
 }
+
+/** Batches indexed in one call: some milliseconds at most. */
+const indexElements = 8;
 
 const nothing: StockMark = {
   total: 0,

@@ -30,7 +30,7 @@ export const keyCatalogue = {
     owner: 'inventory',
     life: untilForgotten,
     holds:
-      'counters: `seq gen epoch total available held ordered paused seated produced acked buried`',
+      'counters: `seq gen epoch total available held ordered paused seated indexed produced acked buried`',
   },
   requests: {
     name: 'requests',
@@ -54,8 +54,7 @@ export const keyCatalogue = {
     type: 'hash',
     owner: 'inventory',
     life: 'a field while the person has live units; the key until `forget`, no TTL',
-    holds:
-      'person (JSON string) → the reservation id of its one unit, or `[units, reservation ids…]`',
+    holds: 'person (JSON string) → the field in `requests` of its one unit, or `[units, fields…]`',
   },
   reservations: {
     name: 'reservations',
@@ -63,7 +62,8 @@ export const keyCatalogue = {
     type: 'hash',
     owner: 'inventory',
     life: untilForgotten,
-    holds: 'reservation id → one letter of state, and the rest of its field in `requests`',
+    holds:
+      'reservation id → one letter of state, and the rest of its field in `requests`; of what was reserved since the last settling, nothing yet',
   },
   order: {
     name: 'order',

@@ -53,7 +53,7 @@ export function rebuildParts(state: Rebuild, names: readonly string[] | undefine
   const layout = seatLayout(names);
   const taken = names === undefined ? undefined : new SeatMap(names);
   const pieces: Piece[] = [];
-  const persons = new Map<string, { units: number; ids: string[] }>();
+  const persons = new Map<string, { units: number; fields: string[] }>();
   let held = 0;
   let ordered = 0;
   for (let from = 0; from < state.live.length; from += pieceRecords) {
@@ -70,9 +70,9 @@ export function rebuildParts(state: Rebuild, names: readonly string[] | undefine
       piece[0].push(field, textOfRecord(record));
       piece[1].push(record.nonce);
       piece[3].push(reservationId, state + field.slice(1));
-      const person = persons.get(record.personId) ?? { units: 0, ids: [] };
+      const person = persons.get(record.personId) ?? { units: 0, fields: [] };
       person.units += quantity;
-      person.ids.push(reservationId);
+      person.fields.push(field);
       persons.set(record.personId, person);
       if (record.seats === undefined) continue;
       if (taken === undefined)
@@ -84,9 +84,9 @@ export function rebuildParts(state: Rebuild, names: readonly string[] | undefine
     piece[4].push(fields.join('\n'));
     pieces.push(piece);
   }
-  const personPairs = [...persons].flatMap(([personId, { units, ids }]) => [
+  const personPairs = [...persons].flatMap(([personId, of]) => [
     personField(personId),
-    units === 1 ? (ids[0] ?? '') : JSON.stringify([units, ...ids]),
+    of.units === 1 ? (of.fields[0] ?? '') : JSON.stringify([of.units, ...of.fields]),
   ]);
   for (let from = 0; from < personPairs.length; from += pieceNames)
     pieces.push([[], [], personPairs.slice(from, from + pieceNames), [], [], [], []]);

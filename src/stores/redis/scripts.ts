@@ -61,9 +61,10 @@ export const scripts = {
   ),
   settle: script(
     'settle',
-    ['stock', 'requests', 'persons', 'reservations', 'seats', 'places'],
+    ['stock', 'requests', 'persons', 'reservations', 'seats', 'places', 'order'],
     ['fates'],
   ),
+  index: script('index', ['stock', 'requests', 'reservations', 'order'], ['most']),
   adjust: script('adjust', ['stock', 'adjustments'], ['id', 'delta', 'most']),
   pause: script('pause', ['stock'], ['paused']),
   stage: script(

@@ -4,7 +4,7 @@ live: a page of live reservations, in order of reserving.
 KEYS
   1 stock         hash  for the generation
   2 requests      hash  h[request id, user id] -> reservation text
-  3 reservations  hash  reservation id -> state
+  3 reservations  hash  reservation id -> state, where it is indexed
   4 order         list  fields of requests, one element per batch
   5 places        hash  seats of reservations
 ARGV
@@ -36,7 +36,7 @@ for _, joined in ipairs(redis.call('LRANGE', KEYS[4], element, last)) do
         return reply
       end
       offset = offset + 1
-      local state = string.sub(values[i], 1, 1)
+      local state = values[i] and string.sub(values[i], 1, 1) or 'h'
       if state == 'h' or state == 'o' then
         found = found + 1
         reply[#reply + 1] = element

@@ -68,6 +68,6 @@ local paused = tonumber(stock[8] or 0)
 redis.call('HSET', KEYS[1],
   'seq', string.format('%.0f', seq), 'gen', ARGV[2], 'epoch', string.format('%.0f', epoch),
   'total', ARGV[1], 'available', ARGV[1], 'held', '0', 'ordered', '0', 'paused', paused,
-  'seated', seated and '1' or '0',
+  'seated', seated and '1' or '0', 'indexed', '0',
   'produced', stock[9] or '0', 'acked', stock[10] or '0', 'buried', stock[11] or '0')
 return { seq, generation, epoch, total, total, 0, 0, paused }

@@ -76,6 +76,6 @@ local paused = tonumber(stock[8] or 0)
 redis.call('HSET', KEYS[1],
   'seq', string.format('%.0f', seq), 'gen', ARGV[2], 'epoch', string.format('%.0f', epoch),
   'total', ARGV[1], 'available', available, 'held', ARGV[5], 'ordered', ARGV[6], 'paused', paused,
-  'seated', seated and '1' or '0',
+  'seated', seated and '1' or '0', 'indexed', redis.call('LLEN', KEYS[6]),
   'produced', stock[9] or '0', 'acked', stock[10] or '0', 'buried', stock[11] or '0')
 return { seq, generation, epoch, total, available, held, ordered, paused }

@@ -9,7 +9,7 @@ KEYS
   2 requests      hash    h[request id, user id] -> reservation text
   3 nonces        set     nonces used
   4 persons       hash    person -> live units
-  5 reservations  hash    reservation id -> state
+  5 reservations  hash    reservation id -> state, where it is indexed
   6 order         list    fields of requests, in order
   7 outbox        stream  fields of requests whose message waits
   8 seats         string  map of seats
@@ -66,7 +66,7 @@ local living = redis.call('HMGET', KEYS[4], unpack(persons))
 local offsetsTaken = {}
 local reply = { 'done', 0, gen, 0, total, 0, 0, ordered, paused, '' }
 
-local function commit(pairsOfRequests, noncesUsed, pairsOfPersons, pairsOfIds, joined, granted, units, seatsOf, pairsOfPlaces)
+local function commit(pairsOfRequests, noncesUsed, pairsOfPersons, joined, granted, units, seatsOf, pairsOfPlaces)
   -- The one call that could fail on its own account comes first: nothing is written yet.
   if seatsOf then
     redis.call('XADD', KEYS[7], '*', 'f', joined, 'n', granted, 'g', stock[2], 't', ARGV[2], 's', cjson.encode(seatsOf))
@@ -78,7 +78,6 @@ local function commit(pairsOfRequests, noncesUsed, pairsOfPersons, pairsOfIds, j
   redis.call('HSET', KEYS[2], unpack(pairsOfRequests))
   redis.call('SADD', KEYS[3], unpack(noncesUsed))
   redis.call('HSET', KEYS[4], unpack(pairsOfPersons))
-  redis.call('HSET', KEYS[5], unpack(pairsOfIds))
   redis.call('RPUSH', KEYS[6], joined)
   seq, available, held = seq + 1, available - units, held + units
   if (available > 0) ~= (epoch % 2 == 0) then epoch = epoch + 1 end
@@ -98,21 +97,20 @@ if clean then
   end
 end
 if clean then
-  local requests, people, states = {}, {}, {}
+  local requests, people = {}, {}
   for i = 1, count do
     local a, b = 2 * i - 1, 2 * i
-    local quantity, id = quantities[i], ids[i]
-    requests[a], requests[b] = fields[i], texts[i]
-    people[a], people[b] = persons[i], quantity == 1 and id or '[' .. quantity .. ',"' .. id .. '"]'
-    states[a], states[b] = id, fields[i]
+    local field = fields[i]
+    requests[a], requests[b] = field, texts[i]
+    people[a], people[b] = persons[i], quantities[i] == 1 and field or cjson.encode({ quantities[i], field })
   end
-  commit(requests, nonces, people, states, table.concat(fields, '\n'), count, batch[9])
+  commit(requests, nonces, people, table.concat(fields, '\n'), count, batch[9])
   return answer(string.rep('g', count))
 end
 
 -- One by one. What this batch has granted so far lies over what the store knew before.
-local byField, byId, nonceNow, personNow = {}, {}, {}, {}
-local requests, noncesNew, states, fieldsNew, seatsNew, placesNew = {}, {}, {}, {}, {}, {}
+local byField, nonceNow, personNow = {}, {}, {}
+local requests, noncesNew, fieldsNew, seatsNew, placesNew = {}, {}, {}, {}, {}
 local outcomes, units, granted = {}, 0, 0
 local map = seated and redis.call('GET', KEYS[8])
 local placed = {}
@@ -124,12 +122,12 @@ local function detail(state, field, text, places)
   reply[#reply + 1] = places
 end
 
--- A reservation of an earlier batch, by its id.
-local function describe(id)
+-- A reservation of an earlier batch. One that no fate has reached may not be indexed yet: it is held.
+local function describe(field, text)
+  local id = string.match(text, '^%[%d+,"([^"]*)"')
   local value = redis.call('HGET', KEYS[5], id)
-  local field = 'h' .. string.sub(value, 2)
-  local places = seated and redis.call('HGET', KEYS[10], id) or ''
-  detail(string.sub(value, 1, 1), field, redis.call('HGET', KEYS[2], field), places or '')
+  local places = seated and redis.call('HGET', KEYS[10], id)
+  detail(value and string.sub(value, 1, 1) or 'h', field, text, places or '')
 end
 
 local function personOf(i)
@@ -182,7 +180,7 @@ for i = 1, count do
     detail('h', fields[earlier], texts[earlier], placed[earlier] or '')
   elseif known[i] then
     outcomes[i] = 'k'
-    describe(string.match(known[i], '^%[%d+,"([^"]*)"'))
+    describe(fields[i], known[i])
   elseif used[i] == 1 or nonceNow[nonces[i]] then
     outcomes[i] = 'n'
   else
@@ -191,8 +189,12 @@ for i = 1, count do
       outcomes[i] = 'l'
       reply[#reply + 1] = #person - 1
       for at = 2, #person do
-        local now = byId[person[at]]
-        if now then detail('h', fields[now], texts[now], placed[now] or '') else describe(person[at]) end
+        local now = byField[person[at]]
+        if now then
+          detail('h', fields[now], texts[now], placed[now] or '')
+        else
+          describe(person[at], redis.call('HGET', KEYS[2], person[at]))
+        end
       end
     elseif available - units < quantity then
       outcomes[i] = 's'
@@ -210,10 +212,9 @@ for i = 1, count do
       else
         outcomes[i] = offsets and 'G' or 'g'
         granted, units = granted + 1, units + quantity
-        byField[fields[i]], byId[id], nonceNow[nonces[i]] = i, i, true
-        person[1], person[#person + 1] = person[1] + quantity, id
+        byField[fields[i]], nonceNow[nonces[i]] = i, true
+        person[1], person[#person + 1] = person[1] + quantity, fields[i]
         requests[2 * granted - 1], requests[2 * granted] = fields[i], texts[i]
-        states[2 * granted - 1], states[2 * granted] = id, fields[i]
         noncesNew[granted], fieldsNew[granted] = nonces[i], fields[i]
         if offsets then
           local written = cjson.encode(names)
@@ -243,7 +244,7 @@ if granted > 0 then
       people[#people + 1] = person[1] == 1 and person[2] or cjson.encode(person)
     end
   end
-  commit(requests, noncesNew, people, states, table.concat(fieldsNew, '\n'), granted, units,
+  commit(requests, noncesNew, people, table.concat(fieldsNew, '\n'), granted, units,
     seated and seatsNew, placesNew)
 end
 return answer(table.concat(outcomes))

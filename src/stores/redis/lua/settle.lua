@@ -8,15 +8,17 @@ KEYS
   4 reservations  hash    reservation id -> state
   5 seats         string  map of seats
   6 places        hash    seats of reservations
+  7 order         list    fields of requests, one element per batch
 ARGV
   1 fates   packed: ids; what is said, one letter each: o ordered, t retaken, or the letter of a release
 RETURNS
   { changed, seq, gen, epoch, total, available, held, ordered, paused }, or {} for a SKU not loaded
+  { 'index' }, and nothing is done: an id is unknown that may only not be indexed yet
   States: h held, o ordered, and released as e expired, c cancelled, d deadline, f refused, m refunded,
   l lost.
 ]]
 local stock = redis.call('HMGET', KEYS[1],
-  'seq', 'gen', 'epoch', 'total', 'available', 'held', 'ordered', 'paused', 'seated')
+  'seq', 'gen', 'epoch', 'total', 'available', 'held', 'ordered', 'paused', 'seated', 'indexed')
 if not stock[1] then return {} end
 local seq, epoch = tonumber(stock[1]), tonumber(stock[3])
 local available, held, ordered = tonumber(stock[5]), tonumber(stock[6]), tonumber(stock[7])
@@ -33,6 +35,12 @@ for from = 1, #ids, 1000 do
   local to = math.min(from + 999, #ids)
   local values = redis.call('HMGET', KEYS[4], unpack(ids, from, to))
   for i = from, to do value[ids[i]] = values[i - from + 1] or nil end
+end
+
+if redis.call('LLEN', KEYS[7]) > tonumber(stock[10]) then
+  for i = 1, #ids do
+    if not value[ids[i]] then return { 'index' } end
+  end
 end
 
 -- How many units, and whose.
@@ -89,7 +97,7 @@ for i = 1, #ids do
       local places = seated and redis.call('HGET', KEYS[6], id)
       if not live and available >= quantity and (not places or free(places)) then
         local units = unitsOf(person)
-        units[1], units[#units + 1] = units[1] + quantity, id
+        units[1], units[#units + 1] = units[1] + quantity, 'h' .. rest
         keepUnits(person, units)
         if places then mark(places, '1') end
         available, ordered, becomes = available - quantity, ordered + quantity, 'o'
@@ -99,7 +107,7 @@ for i = 1, #ids do
       local units = unitsOf(person)
       local left = { units[1] - quantity }
       for at = 2, #units do
-        if units[at] ~= id then left[#left + 1] = units[at] end
+        if units[at] ~= 'h' .. rest then left[#left + 1] = units[at] end
       end
       keepUnits(person, left)
       local places = seated and redis.call('HGET', KEYS[6], id)
