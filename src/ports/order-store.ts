@@ -237,6 +237,12 @@ export interface PaymentStore {
   ): Promise<boolean>;
   /** One transaction: remembers the event id, moves payment and order, leaves audit rows. */
   applyEvent(event: PaymentEvent, nowMs: number): Promise<PaymentEventReply>;
+  /**
+   * An operator takes held money as it is: it pays the order where that still can be, and is due back
+   * where not. `duplicate` when it is not held (any more), `unknown_order` when there is no such
+   * payment.
+   */
+  accept(paymentId: string, why: AuditContext): Promise<PaymentEventReply>;
   inState(
     states: readonly PaymentState[],
     updatedBeforeMs: number,

@@ -3,7 +3,13 @@
  * stores' own (UnavailableError, OutcomeUnknownError), after any of which the same call may be made
  * again: intents are asked for by a key that stays, events are deduplicated, transitions guarded.
  */
-import type { Order, OrderStore, Payment, PaymentEvent } from '../ports/order-store.ts';
+import type {
+  Order,
+  OrderStore,
+  Payment,
+  PaymentEvent,
+  PaymentEventReply,
+} from '../ports/order-store.ts';
 import type { Clock, Timers } from '../ports/clock.ts';
 import { OutcomeUnknownError } from '../ports/errors.ts';
 import type { IntentReply, PaymentProvider } from '../ports/payment-provider.ts';
@@ -118,16 +124,14 @@ export class PaymentService {
 
   /** An event that is already believed: from a verified callback or from a query. */
   async applyEvent(event: PaymentEvent): Promise<CallbackResult> {
-    const { orders, clock, onDue, onEvent } = this.#parts;
+    const { orders, clock, onEvent } = this.#parts;
     const reply = await orders.payments.applyEvent(event, clock.wallMs());
     if (reply.kind === 'unknown_order') {
       onEvent?.({ kind: 'unmatched', provider: event.provider });
       return { kind: 'unknown_order' };
     }
     if (reply.kind === 'duplicate') return { kind: 'accepted', duplicate: true };
-    onEvent?.({ kind: 'applied', effect: reply.effect, provider: event.provider });
-    if (reply.payment.state === 'REFUND_DUE') onDue?.('money');
-    if (reply.effect === 'order_paid_late' || reply.order.state === 'REFUNDED') onDue?.('units');
+    this.#tellApplied(reply, event.provider);
     return { kind: 'accepted', duplicate: false };
   }
 
@@ -143,6 +147,15 @@ export class PaymentService {
     });
     if (due) onDue?.('money');
     return due;
+  }
+
+  /** An operator takes held money as it is. False when it is not held (any more). */
+  async acceptHeld(paymentId: string, who: string, why: string): Promise<boolean> {
+    const { orders, clock } = this.#parts;
+    const reply = await orders.payments.accept(paymentId, { who, why, nowMs: clock.wallMs() });
+    if (reply.kind !== 'applied') return false;
+    this.#tellApplied(reply, reply.payment.provider);
+    return true;
   }
 
   /** An operator sends held money back. */
@@ -202,6 +215,13 @@ export class PaymentService {
         currency: payment.currency,
       });
     }
+  }
+
+  #tellApplied(reply: Extract<PaymentEventReply, { kind: 'applied' }>, provider: string): void {
+    const { onDue, onEvent } = this.#parts;
+    onEvent?.({ kind: 'applied', effect: reply.effect, provider });
+    if (reply.payment.state === 'REFUND_DUE') onDue?.('money');
+    if (reply.effect === 'order_paid_late' || reply.order.state === 'REFUNDED') onDue?.('units');
   }
 
   async #fresh(order: Order): Promise<Order> {

@@ -207,6 +207,16 @@ describe('the demo provider, end to end', () => {
     expect(await fresh(order.orderId)).toMatchObject({ state: 'PENDING_PAYMENT' });
   });
 
+  test('short, and the operator takes it as it is', async () => {
+    const order = await buy('ann');
+    await service.pay(order, 'short');
+    await pass(800);
+    const { paymentId } = await onlyPayment(order);
+    expect(await service.acceptHeld(paymentId, 'operator:eve', 'one cent')).toBe(true);
+    expect(await service.acceptHeld(paymentId, 'operator:eve', 'one cent')).toBe(false);
+    expect(await fresh(order.orderId)).toMatchObject({ state: 'PAID' });
+  });
+
   test('slow, past the deadline but within the grace: paid in time', async () => {
     const order = await buy('ann', 2_000);
     await service.pay(order, 'slow');

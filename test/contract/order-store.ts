@@ -743,6 +743,38 @@ export function orderStoreContract(name: string, make: () => Promise<OrderStoreH
         expect(await store.payments.inState(['HELD'], startMs + 9_999, 10)).toHaveLength(2);
       });
 
+      test('held money that an operator takes as it is pays, once, where it still can', async () => {
+        const hold = async (r: string): Promise<{ order: Order; id: string }> => {
+          const order = await buy(r);
+          const reply = await apply(order, { amountMinor: 4_899 });
+          return { order, id: reply.kind === 'applied' ? reply.payment.paymentId : '' };
+        };
+        const eve = by('operator:eve', startMs + 2_000);
+        const pending = await hold('a');
+        expect(await store.payments.accept(pending.id, eve)).toMatchObject({
+          effect: 'order_paid',
+          order: { state: 'PAID', paidBy: pending.id },
+          payment: { state: 'CONFIRMED', amountMinor: 4_899 },
+        });
+        expect(await store.payments.accept(pending.id, eve)).toEqual({ kind: 'duplicate' });
+        expect(await store.payments.accept('pay_none', eve)).toEqual({ kind: 'unknown_order' });
+        expect(await store.audit.list(pending.order.orderId, 1)).toMatchObject([
+          { who: 'operator:eve', why: 'test', what: 'order PENDING_PAYMENT -> PAID' },
+        ]);
+        const second = await hold('b');
+        await apply(second.order, { provider: 'other', intentId: 'o', eventId: 'e' });
+        expect(await store.payments.accept(second.id, eve)).toMatchObject({
+          effect: 'refund_due_second_channel',
+          payment: { state: 'REFUND_DUE' },
+        });
+        const late = await hold('c');
+        await expire(late.order);
+        expect(await store.payments.accept(late.id, eve)).toMatchObject({
+          effect: 'order_paid_late',
+        });
+        await addsUp();
+      });
+
       test('failed, then confirmed: the money is believed; confirmed, then failed: too', async () => {
         const one = await buy('a');
         expect(await apply(one, { eventId: 'f', outcome: 'failed' })).toMatchObject({

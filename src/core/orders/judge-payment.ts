@@ -70,6 +70,11 @@ function judgeConfirmed(
   if (event.amountMinor !== payment.amountMinor || event.currency !== payment.currency) {
     return move('held_amount_mismatch', 'HELD');
   }
+  return judgeAcceptance(order);
+}
+
+/** Money that is as it should be, or that an operator takes as it is. */
+export function judgeAcceptance(order: OrderState): Judgement {
   switch (order) {
     case 'PENDING_PAYMENT':
       return move('order_paid', 'CONFIRMED', 'PAID');

@@ -3,7 +3,12 @@
  * deadline and a buyer who cancels meet in one order of events, whichever comes first.
  */
 import { createHash } from 'node:crypto';
-import { type Move, judgePaymentEvent } from '../../core/orders/judge-payment.ts';
+import {
+  type Judgement,
+  type Move,
+  judgeAcceptance,
+  judgePaymentEvent,
+} from '../../core/orders/judge-payment.ts';
 import {
   assertPaymentWays,
   mayPayment,
@@ -42,6 +47,8 @@ export function paymentStore(sql: Sql): PaymentStore {
     setState: (paymentId, from, to, why) =>
       sql.transaction((tx) => setState(tx, paymentId, from, to, why)),
     applyEvent: (event, nowMs) => applyEvent(sql, event, nowMs),
+    accept: (paymentId, why) =>
+      retakingIfThere(sql, (tx, mayRetake) => acceptOnce(tx, paymentId, why, mayRetake)),
     async inState(states, updatedBeforeMs, limit) {
       const rows = await sql.query<PaymentRow>(
         `SELECT ${paymentColumns} FROM payments
@@ -210,13 +217,23 @@ async function applyEvent(
   event: PaymentEvent,
   nowMs: number,
 ): Promise<PaymentEventReply> {
+  return retakingIfThere(sql, (tx, mayRetake) => applyOnce(tx, event, nowMs, mayRetake));
+}
+
+/**
+ * Late money takes units again if they are there. Whether they are, only the guards can say: they are
+ * asked by trying, and where one says no, the first transaction has undone itself and the second
+ * leaves the money due back.
+ */
+async function retakingIfThere<Result>(
+  sql: Sql,
+  work: (tx: SqlQueries, mayRetake: boolean) => Promise<Result>,
+): Promise<Result> {
   try {
-    return await sql.transaction((tx) => applyOnce(tx, event, nowMs, true));
+    return await sql.transaction((tx) => work(tx, true));
   } catch (error) {
-    // The units are gone, or somebody took the last between our look and our update: the money is
-    // due back. Decided in a second transaction, because the first has undone itself.
     if (!(error instanceof GuardMissed)) throw error;
-    return sql.transaction((tx) => applyOnce(tx, event, nowMs, false));
+    return sql.transaction((tx) => work(tx, false));
   }
 }
 
@@ -232,21 +249,57 @@ async function applyOnce(
     await rememberEvent(tx, event, nowMs, false, '');
     return { kind: 'unknown_order' };
   }
-  const judgement = judgePaymentEvent(
-    order.state,
-    {
-      state: payment.state,
-      amountMinor: payment.amountMinor,
-      currency: payment.currency,
-      paidOrder: order.paidBy === payment.paymentId,
-    },
-    event,
-  );
-  const decided: Move =
-    judgement.kind === 'move' ? judgement.move : mayRetake ? judgement.taken : judgement.gone;
+  const paidOrder = order.paidBy === payment.paymentId;
+  const judgement = judgePaymentEvent(order.state, { ...payment, paidOrder }, event);
+  const decided = moveOf(judgement, mayRetake);
   if (!(await rememberEvent(tx, event, nowMs, true, decided.effect))) return { kind: 'duplicate' };
-
   const why = { who: `provider:${event.provider}`, why: decided.effect, nowMs };
+  // What came is what can go back, whatever was asked for; the order keeps its own amount.
+  const came = decided.payment === 'HELD' ? event : payment;
+  return applyMove(tx, order, { ...payment, ...amountOf(came) }, decided, why);
+}
+
+async function acceptOnce(
+  tx: SqlQueries,
+  paymentId: string,
+  why: AuditContext,
+  mayRetake: boolean,
+): Promise<PaymentEventReply> {
+  const [row] = await tx.query<PaymentRow>(
+    `SELECT ${paymentColumns} FROM payments WHERE payment_id = $1`,
+    [paymentId],
+  );
+  if (row === undefined) return { kind: 'unknown_order' };
+  const order = (await lockOrders(tx, [row.order_id])).get(row.order_id);
+  const [held] = await tx.query<PaymentRow>(
+    `SELECT ${paymentColumns} FROM payments WHERE payment_id = $1 AND state = 'HELD' FOR UPDATE`,
+    [paymentId],
+  );
+  if (order === undefined || held === undefined) return { kind: 'duplicate' };
+  const payment = toPayment(held);
+  const decided = moveOf(judgeAcceptance(order.state), mayRetake);
+  return applyMove(tx, order, payment, decided, why);
+}
+
+function moveOf(judgement: Judgement, mayRetake: boolean): Move {
+  if (judgement.kind === 'move') return judgement.move;
+  return mayRetake ? judgement.taken : judgement.gone;
+}
+
+const amountOf = ({ amountMinor, currency }: Pick<Payment, 'amountMinor' | 'currency'>) => ({
+  amountMinor,
+  currency,
+});
+
+/** Writes what was decided of a locked order and its payment. */
+async function applyMove(
+  tx: SqlQueries,
+  order: Order,
+  payment: Payment,
+  decided: Move,
+  why: AuditContext,
+): Promise<PaymentEventReply> {
+  const { effect } = decided;
   let after = payment;
   if (decided.payment !== undefined) {
     assertPaymentWays([payment.state], decided.payment);
@@ -254,36 +307,29 @@ async function applyOnce(
       ...payment,
       state: decided.payment,
       // A refund done keeps the reason for which it was due: the buyer is to be told.
-      reason: decided.payment === 'REFUNDED' ? payment.reason : decided.effect,
+      reason: decided.payment === 'REFUNDED' ? payment.reason : effect,
       attempts: 0,
-      updatedAtMs: nowMs,
-      // What came is what can go back, whatever was asked for; the order keeps its own amount.
-      ...(decided.payment === 'HELD'
-        ? { amountMinor: event.amountMinor, currency: event.currency }
-        : {}),
+      updatedAtMs: why.nowMs,
     };
     await tx.query(
       `UPDATE payments SET state = $2, reason = $3, attempts = 0, updated_at_ms = $4,
          amount_minor = $5, currency = $6
        WHERE payment_id = $1`,
-      [payment.paymentId, after.state, after.reason, nowMs, after.amountMinor, after.currency],
+      [payment.paymentId, after.state, after.reason, why.nowMs, after.amountMinor, after.currency],
     );
     await appendAudit(tx, [
       paymentAudit(order.orderId, payment.paymentId, payment.state, after.state, why),
     ]);
   }
-  let orderAfter = order;
-  if (decided.order !== undefined) {
-    const move = {
-      order,
-      to: decided.order,
-      atMs: nowMs,
-      ...(decided.order === 'PAID' ? { paidBy: payment.paymentId } : {}),
-    };
-    await moveOrders(tx, [move], why);
-    orderAfter = moved(move);
-  }
-  return { kind: 'applied', payment: after, order: orderAfter, effect: decided.effect };
+  if (decided.order === undefined) return { kind: 'applied', payment: after, order, effect };
+  const move = {
+    order,
+    to: decided.order,
+    atMs: why.nowMs,
+    ...(decided.order === 'PAID' ? { paidBy: payment.paymentId } : {}),
+  };
+  await moveOrders(tx, [move], why);
+  return { kind: 'applied', payment: after, order: moved(move), effect };
 }
 
 /** False when the event was applied before. */

@@ -1,4 +1,8 @@
-import { judgePaymentEvent } from '../../../src/core/orders/judge-payment.ts';
+import {
+  type Judgement,
+  judgeAcceptance,
+  judgePaymentEvent,
+} from '../../../src/core/orders/judge-payment.ts';
 import {
   assertPaymentWays,
   mayPayment,
@@ -107,6 +111,29 @@ export class MemoryPayments implements PaymentStore {
 
     const paidOrder = order.paidBy === payment.paymentId;
     const judged = judgePaymentEvent(order.state, { ...payment, paidOrder }, event);
+    const { amountMinor, currency } = event;
+    return this.#apply(order, payment, judged, { amountMinor, currency }, (effect) => ({
+      who: `provider:${event.provider}`,
+      why: effect,
+      nowMs,
+    }));
+  }
+
+  async accept(paymentId: string, why: AuditContext): Promise<PaymentEventReply> {
+    const payment = this.#payments.get(paymentId);
+    if (payment === undefined) return { kind: 'unknown_order' };
+    const order = this.#beside.order(payment.orderId);
+    if (order === undefined || payment.state !== 'HELD') return { kind: 'duplicate' };
+    return this.#apply(order, payment, judgeAcceptance(order.state), {}, () => why);
+  }
+
+  #apply(
+    order: Order,
+    payment: Payment,
+    judged: Judgement,
+    came: Partial<Payment>,
+    whyOf: (effect: string) => AuditContext,
+  ): PaymentEventReply {
     const decided =
       judged.kind === 'move'
         ? judged.move
@@ -114,16 +141,14 @@ export class MemoryPayments implements PaymentStore {
           ? judged.taken
           : judged.gone;
     const { effect } = decided;
-    const why = { who: `provider:${event.provider}`, why: effect, nowMs };
+    const why = whyOf(effect);
     let kept = payment;
     if (decided.payment !== undefined) {
       const change = {
         state: decided.payment,
         reason: decided.payment === 'REFUNDED' ? payment.reason : effect,
       };
-      const { amountMinor, currency } = event;
-      const came = decided.payment === 'HELD' ? { amountMinor, currency } : {};
-      kept = this.#set(payment, { ...change, ...came }, why);
+      kept = this.#set(payment, decided.payment === 'HELD' ? { ...change, ...came } : change, why);
     }
     let after = order;
     if (decided.order !== undefined) {
