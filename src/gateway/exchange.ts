@@ -6,7 +6,12 @@ import type { HttpAnswer } from './answer.ts';
 /** Kept on the socket itself: requests without an answer yet, and when the last answer went out. */
 const openRequests: unique symbol = Symbol('open requests');
 const answeredUs: unique symbol = Symbol('answered');
-type CountedSocket = Socket & { [openRequests]?: number; [answeredUs]?: number };
+const latestResponse: unique symbol = Symbol('latest response');
+type CountedSocket = Socket & {
+  [openRequests]?: number;
+  [answeredUs]?: number;
+  [latestResponse]?: ServerResponse;
+};
 
 /**
  * The one place that writes an answer, and the books of what is open. The ledger counts what the path
@@ -32,10 +37,11 @@ export class Exchanges {
     this.#closing = true;
   }
 
-  begin(request: IncomingMessage): void {
+  begin(request: IncomingMessage, response: ServerResponse): void {
     this.#open += 1;
     const socket: CountedSocket = request.socket;
     socket[openRequests] = (socket[openRequests] ?? 0) + 1;
+    socket[latestResponse] = response;
   }
 
   /** Every `begin` is followed by exactly one `end`. */
@@ -47,6 +53,12 @@ export class Exchanges {
     if (this.#open !== 0) return;
     for (const resolve of this.#whenIdle) resolve();
     this.#whenIdle = [];
+  }
+
+  /** The answer that this connection owes, if it owes exactly one and has not begun it. */
+  owedBy(socket: Socket): ServerResponse | undefined {
+    const { [openRequests]: owed = 0, [latestResponse]: response } = socket as CountedSocket;
+    return owed === 1 && response?.headersSent === false ? response : undefined;
   }
 
   isBusy(socket: Socket): boolean {

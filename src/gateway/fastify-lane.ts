@@ -161,7 +161,7 @@ export async function fastifyLane(
   return {
     handle(request, response) {
       const { exchanges, deps } = context;
-      exchanges.begin(request);
+      exchanges.begin(request, response);
       deps.ledger.arrived();
       response.once('close', () => {
         const exit = exits.get(request) ?? {

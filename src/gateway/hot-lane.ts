@@ -102,7 +102,7 @@ export class HotLane {
     const { pipeline } = this.#context;
     const submission = new HttpSubmission(this.#context, request, response, pathId);
     const { arrivedUs } = submission;
-    this.#context.exchanges.begin(request);
+    this.#context.exchanges.begin(request, response);
     const verdict = pipeline.run(submission);
     if (verdict instanceof Promise) {
       verdict.then(
@@ -128,7 +128,7 @@ export class HotLane {
 
   #status(request: IncomingMessage, response: ServerResponse, url: string): void {
     const { deps, renderer } = this.#context;
-    this.#context.exchanges.begin(request);
+    this.#context.exchanges.begin(request, response);
     deps.ledger.arrived();
     const leave = (answer: Refusal | StatusResult): void => {
       const nowMs = deps.clock.wallMs();
@@ -211,7 +211,7 @@ export class HotLane {
           ? deps.door.standingByToken(activityId, token)
           : refuse(shedStanding, this.#context.spread.busyMs());
     if ('kind' in result && result.kind === 'bad_token') return false;
-    exchanges.begin(request);
+    exchanges.begin(request, response);
     deps.ledger.arrived();
     if ('kind' in result && result.kind === 'standing') {
       deps.ledger.left('standing', 'handle', 'standing');

@@ -159,7 +159,7 @@ export function refuseNow(
   refusal: Refusal,
 ): void {
   const { deps, exchanges, renderer } = context;
-  exchanges.begin(request);
+  exchanges.begin(request, response);
   deps.ledger.arrived();
   deps.ledger.left('receive', 'reject', refusal.reason);
   exchanges.send(request, response, renderer.refusal(refusal, deps.clock.wallMs()));
@@ -168,6 +168,17 @@ export function refuseNow(
 /** The parser gave up: there is no request object, so the answer is written by hand. */
 function refuseOnWire(context: GatewayContext, error: NodeJS.ErrnoException, socket: Socket): void {
   const { deps, renderer, exchanges } = context;
+  const owed = exchanges.owedBy(socket);
+  if (error.code === 'ERR_HTTP_REQUEST_TIMEOUT' && owed !== undefined && socket.writable) {
+    // Its body did not come in time. Whoever waits for it is told once the answer is out.
+    owed.once('close', () => owed.req.destroy());
+    exchanges.write(
+      owed.req,
+      owed,
+      renderer.refusal(closing(refuse(tooSlow)), deps.clock.wallMs()),
+    );
+    return;
+  }
   // A reset, or a connection in the middle of an answer: nothing can be said that would be understood.
   if (error.code === 'ECONNRESET' || !socket.writable || exchanges.isBusy(socket)) {
     socket.destroy();
@@ -183,6 +194,11 @@ function refuseOnWire(context: GatewayContext, error: NodeJS.ErrnoException, soc
   }
   lines.push(`Content-Length: ${Buffer.byteLength(answer.body)}`, 'Connection: close', '', '');
   socket.end(lines.join('\r\n') + answer.body);
+}
+
+/** The same, as the last word on its connection. */
+function closing(refusal: Refusal): Refusal {
+  return { ...refusal, headers: [['Connection', 'close']] };
 }
 
 const statusTexts: Readonly<Record<number, string>> = {

@@ -227,6 +227,19 @@ describe('connections', () => {
     busy.destroy();
   });
 
+  test('slow bodies are cut off with 408, and nothing of them stays', async () => {
+    const at = await open({ settings: { headersTimeoutMs: 500, requestTimeoutMs: 1_000 } });
+    for (const bytes of [
+      submitBytes(at),
+      `POST /v1/session HTTP/1.1\r\n${host}Content-Type: application/json\r\nContent-Length: 99\r\n\r\n{         `,
+    ]) {
+      const { answers, closed } = await exchange(at.port, [bytes.slice(0, -10)], { close: true });
+      problem(answers, 'REQUEST_TIMEOUT');
+      expect(closed).toBe(true);
+      await expect.poll(() => at.gateway.inSystem).toBe(0);
+    }
+  });
+
   test('slow heads are cut off with 408', async () => {
     const at = await open({ settings: { headersTimeoutMs: 500, requestTimeoutMs: 1_000 } });
     const { answers, closed } = await exchange(at.port, ['GET /healthz HTTP/1.1\r\nHo'], {
