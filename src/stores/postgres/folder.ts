@@ -15,7 +15,8 @@ export function syncFolder(folder: string): void {
   syncPath(dirname(folder));
 }
 
-function syncPath(path: string): void {
+/** Brings one file, or the names in one folder, to the disk. */
+export function syncPath(path: string): void {
   const descriptor = openSync(path, 'r');
   try {
     fsyncSync(descriptor);

@@ -11,6 +11,7 @@ import { Worker } from 'node:worker_threads';
 import type { Timers } from '../../ports/clock.ts';
 import { UnavailableError } from '../../ports/errors.ts';
 import { findTemplate, templatePath } from './database-template.ts';
+import { syncPath } from './folder.ts';
 import type { Fsync, ThreadSettings } from './pglite-protocol.ts';
 
 export interface OpenLimits {
@@ -50,6 +51,9 @@ async function makeFolder(folder: string, fsync: Fsync, limits: OpenLimits): Pro
   await runThread({ mode: 'init', folder: half, fsync, template }, limits);
   if (existsSync(folder)) rmdirSync(folder);
   renameSync(half, folder);
+  // The new name must outlast a power cut before anything is promised in it: under its old name the
+  // next start would take it for half made.
+  if (fsync === 'disk') syncPath(dirname(folder));
 }
 
 /** Writes the template of new databases for this version, unless it is there. For the build. */
