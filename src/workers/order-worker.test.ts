@@ -178,6 +178,35 @@ describe('order worker', () => {
     });
   });
 
+  test('a backlog replays at its bounded rate', async () => {
+    for (let n = 0; n < 10; n += 1) await sale.reserve(`u${n}`, { deadlineInMs: 600_000 });
+    const paced = new OrderWorker(
+      {
+        queue: sale.queue,
+        orders,
+        inventory: sale.inventory,
+        clock: sale.world,
+        timers: sale.world,
+        random: sale.random,
+        paymentDeadlineMs: () => 900_000,
+      },
+      { consumer: 'w', batchMax: 2, messagesPerSecond: 4 },
+    );
+    const depth = async (): Promise<number> => (await sale.queue.backlog(0)).depth;
+    paced.start();
+    // Two at once, and two more every half second: never more than the rate allows.
+    for (const expected of [8, 6, 4, 2, 0]) {
+      await until(async () => (await depth()) === expected);
+      await sale.world.advance(499);
+      expect(await depth()).toBe(expected);
+      await sale.world.advance(1);
+    }
+    const stopped = paced.stop();
+    await sale.world.advance(2_000);
+    await stopped;
+    await addsUp({ ordered: 10, held: 0 });
+  });
+
   test('while the database is away the loop backs off, and catches up when it is there', async () => {
     for (const who of ['a', 'b', 'c']) await sale.reserve(who, { deadlineInMs: 600_000 });
     let away = true;
