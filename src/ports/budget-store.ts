@@ -1,6 +1,8 @@
-import type { LimitSpec } from '../core/limit/algorithm.ts';
 import type { RenewReply, RenewRequest } from '../core/limit/budget.ts';
 import type { Rate } from '../core/limit/rate.ts';
+import type { ExactCheck, ExactReply } from '../core/rules/shared.ts';
+
+export type { ExactCheck, ExactReply };
 
 /**
  * Budgets that many instances share: token buckets that live in one store and are spent through
@@ -21,6 +23,8 @@ export interface BudgetStore {
   /** Ends every lease that is out, at once and for good; answers the new epoch. */
   raiseEpoch(budget: SharedBudget): Promise<number>;
   take(checks: readonly ExactCheck[]): Promise<ExactReply>;
+  /** Takes back what `take` charged: another limit of the same request refused. */
+  giveBack(checks: readonly ExactCheck[]): Promise<void>;
   close(): Promise<void>;
 }
 
@@ -29,25 +33,4 @@ export interface SharedBudget {
   readonly name: string;
   readonly rate: Rate;
   readonly burstMilli: number;
-}
-
-/** One limit of a request. Checks of one slot go in one step; see `ExactCheck.slot`. */
-export interface ExactCheck {
-  readonly ruleId: string;
-  readonly parts: readonly string[];
-  readonly limit: LimitSpec;
-  readonly costMilli: number;
-  /** Part of the burst that must be left, thousandths of a token. */
-  readonly keepMilli: number;
-  /** Checks that name the same slot lie together in a clustered store. */
-  readonly slot: string;
-}
-
-export interface ExactReply {
-  /** 0 when all were charged; else the longest wait of those that refused. */
-  readonly waitUs: number;
-  /** The check that refused for longest; -1 when none did. */
-  readonly refusedBy: number;
-  /** What each has left, thousandths. */
-  readonly leftMilli: readonly number[];
 }

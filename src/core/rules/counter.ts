@@ -136,6 +136,12 @@ export class RuleCounter {
     return this.#charged[0]?.viaOverflow ?? false;
   }
 
+  /** The limit of this key: the rule's own, or that of a named value. */
+  limitOf(parts: readonly string[]): Rule['limit'] {
+    const named = this.#overrides.size === 0 ? undefined : this.#overrides.get(encodeKey(parts));
+    return named?.limit ?? this.#rule.limit;
+  }
+
   /** Takes a charge back. @param chargedUs `decidedUs` of the charge. */
   give(parts: readonly string[], costMilli: number, chargedUs: number): void {
     const named = this.#overrides.get(encodeKey(parts));

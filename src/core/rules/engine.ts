@@ -2,12 +2,27 @@ import { addressPrefix } from '../limit/address.ts';
 import type { HashSeed } from '../limit/key.ts';
 import type { OverflowLimit } from '../limit/keyed-limiter.ts';
 import { SingleBucket } from '../limit/single-bucket.ts';
-import { neverUs, tokenBucket, type WaitUs } from '../limit/token-bucket.ts';
+import { neverUs, tokenBucket } from '../limit/token-bucket.ts';
 import { RuleCounter } from './counter.ts';
 import type { RequestFacts } from './facts.ts';
+import {
+  charge,
+  type Exact,
+  keptShare,
+  Live,
+  note,
+  probeLease,
+  type RuleReason,
+  type RuleRefusal,
+  slotOf,
+  storeAway,
+} from './live.ts';
 import { costOf, inForce, mismatchOfPlace, mismatchOfRest, resolveKey } from './matching.ts';
-import type { OnLimit, Rule, RuleSet } from './model.ts';
-import { byLevel, stageOf, type RuleStage } from './stage.ts';
+import type { Rule, RuleSet } from './model.ts';
+import { capacityOf } from './read-limit.ts';
+import type { ExactReply, SharedLimits } from './shared.ts';
+import type { DecisionSink } from './sink.ts';
+import { byLevel, type RuleStage } from './stage.ts';
 
 /**
  * The rules at work in one process: for each stage of the path, which rules concern a request, whether
@@ -26,63 +41,10 @@ export interface RuleEngineOptions {
   readonly hashSeed: HashSeed;
   /** Hard limit of this process, from the deployment file. */
   readonly ceiling?: OverflowLimit;
+  /** Leases and exact limits; without it every rule counts in this process alone. */
+  readonly shared?: SharedLimits;
   /** Told when a caller is penalised: for the audit, which bounds itself. */
   readonly onPenalty?: (rule: Rule, parts: readonly string[]) => void;
-}
-
-/** Why a request was refused. */
-export type RuleReason = 'limit' | 'penalty' | 'absent_key' | 'ceiling';
-
-/** A refusal: which rule, for how long, and how the caller is to be answered. */
-export interface RuleRefusal {
-  readonly ruleId: string;
-  readonly reason: RuleReason;
-  readonly waitUs: WaitUs;
-  /** The counter is this caller's own: the wait is exact. Otherwise it is an earliest hint. */
-  readonly own: boolean;
-  readonly onLimit: OnLimit;
-  readonly rule: Rule | undefined;
-}
-
-/** What a decision leaves behind, for callers that want it. */
-export interface DecisionSink {
-  /** Where each enforced rule stands: for `RateLimit` fields. */
-  readonly standings: RuleStanding[];
-  /** Places taken under `concurrency` rules: to be given back with `giveBack`, once, come what may. */
-  readonly holds: RuleCharge[];
-  /** Charges of all other rules: given back where the request turns out not to count. */
-  readonly charges: RuleCharge[];
-  /** How long the request has to be held back before it goes on, µs: the longest of its pacing rules. */
-  delayUs: number;
-}
-
-export interface RuleCharge {
-  readonly counter: RuleCounter;
-  readonly parts: readonly string[];
-  readonly costMilli: number;
-  readonly chargedUs: number;
-}
-
-export function newSink(): DecisionSink {
-  return { standings: [], holds: [], charges: [], delayUs: 0 };
-}
-
-/** Takes charges back, and forgets them, so that saying it twice changes nothing. */
-export function giveBack(charges: RuleCharge[]): void {
-  for (const { counter, parts, costMilli, chargedUs } of charges.splice(0)) {
-    counter.give(parts, costMilli, chargedUs);
-  }
-}
-
-/** Where a rule stands with a request that it has just decided on. */
-export interface RuleStanding {
-  readonly rule: Rule;
-  /** The rule's own limit, or that of a named value. */
-  readonly limit: Rule['limit'];
-  readonly leftMilli: number;
-  readonly waitUs: WaitUs;
-  /** Until everything is left again. */
-  readonly fullUs: number;
 }
 
 export interface RuleStats {
@@ -95,43 +57,9 @@ export interface RuleStats {
   readonly entries: number;
   readonly overflow: number;
   readonly penalties: number;
+  /** Let through by a fail policy while the shared store was away. */
+  readonly failAdmitted: number;
 }
-
-/** A rule with its counters and its numbers. */
-class Live {
-  readonly counter: RuleCounter;
-  readonly stage: RuleStage;
-  readonly own: boolean;
-  admitted = 0;
-  refused = 0;
-  wouldRefuse = 0;
-  penalties = 0;
-  // Of the request being decided.
-  parts: readonly string[] = [];
-  costMilli = 0;
-  waitUs: WaitUs = 0;
-
-  constructor(counter: RuleCounter) {
-    this.counter = counter;
-    this.stage = stageOf(counter.rule);
-    this.own = counter.rule.key.some(({ kind }) => ownKinds.has(kind));
-  }
-
-  get rule(): Rule {
-    return this.counter.rule;
-  }
-}
-
-/** Parts of a key that make a counter one caller's own. */
-const ownKinds: ReadonlySet<string> = new Set([
-  'user',
-  'device',
-  'ip',
-  'ip_prefix',
-  'pass',
-  'header',
-  'claim',
-]);
 
 /** Routes whose candidate rules are kept ready; where routes are paths there may be more. */
 const rememberedPlacesMax = 2_000;
@@ -185,6 +113,7 @@ export class RuleEngine {
       next.refused = live.refused;
       next.wouldRefuse = live.wouldRefuse;
       next.penalties = live.penalties;
+      next.failAdmitted = live.failAdmitted;
       return next;
     });
     this.#lives.sort((a, b) => byLevel(a.rule, b.rule));
@@ -213,29 +142,57 @@ export class RuleEngine {
         return { ...base, waitUs, own: false, rule: undefined };
       }
     }
-    const candidates = this.#candidates(stage, facts);
-    let asked: Live[] | undefined;
-    let refusing: Live | undefined;
-    let reason: RuleReason = 'limit';
-    for (const live of candidates) {
-      if (!inForce(live.rule, nowMs) || mismatchOfRest(live.rule.match, facts) !== undefined) {
-        continue;
-      }
-      const why = this.#probe(live, facts, nowUs);
-      (asked ??= []).push(live);
-      if (live.waitUs === 0) continue;
-      if (live.rule.mode === 'shadow') live.wouldRefuse += 1;
-      else if (refusing === undefined || live.waitUs > refusing.waitUs) {
-        refusing = live;
-        reason = why;
-      }
+    const judged = this.#judge(stage, facts, nowUs, nowMs);
+    for (const live of judged.asked) {
+      if (live.rule.mode === 'shadow' && live.waitUs > 0) live.wouldRefuse += 1;
+      live.lease?.wanted(live.costMilli);
     }
-    if (refusing === undefined) {
+    if (judged.refusing === undefined) {
       if (stage === 'instance') this.#ceiling?.charge(1000);
-      for (const live of asked ?? []) if (live.waitUs === 0) charge(live, sink);
+      for (const live of judged.asked) if (live.waitUs === 0) charge(live, nowUs, sink);
     }
-    if (sink !== undefined) note(asked ?? [], sink.standings);
-    return refusing === undefined ? undefined : this.#refuse(refusing, reason, nowUs);
+    if (sink !== undefined) note(judged.asked, sink.standings);
+    return judged.refusing === undefined ? undefined : this.#refuse(judged, nowUs);
+  }
+
+  /** Does some rule of this stage and place need the shared store? Then ask `decideShared`. */
+  needsStore(stage: RuleStage, facts: RequestFacts): boolean {
+    if (this.#options.shared === undefined) return false;
+    return this.#candidates(stage, facts).some((live) => isExact(live.rule));
+  }
+
+  /**
+   * The same decision where rules of scope `exact` concern the request. What this process can refuse
+   * by itself never reaches the store. The store answers later, and meanwhile others may have used
+   * up what was there: then the store's charge is given back.
+   */
+  async decideShared(
+    stage: RuleStage,
+    facts: RequestFacts,
+    now: () => { readonly us: number; readonly ms: number },
+    sink?: DecisionSink,
+  ): Promise<RuleRefusal | undefined> {
+    const { shared } = this.#options;
+    const { us, ms } = now();
+    if (shared === undefined) return this.decide(stage, facts, us, ms, sink);
+    const first = this.#judge(stage, facts, us, ms);
+    if (first.refusing !== undefined) return this.decide(stage, facts, us, ms, sink);
+    const exact = this.#exactOf(stage, facts, us, ms);
+    const [enforced, shadows] = [exact.filter(isEnforced), exact.filter((one) => !isEnforced(one))];
+    const refusal = await this.#takeExact(shared, enforced, us);
+    for (const one of shadows) await this.#takeShadow(shared, one);
+    if (refusal !== undefined) return refusal;
+    const later = now();
+    const local = this.decide(stage, facts, later.us, later.ms, sink);
+    if (local !== undefined && enforced.length > 0) {
+      try {
+        await shared.giveBack(enforced.map(({ check }) => check));
+      } catch (error) {
+        // It stays charged, on the strict side; the answer is a refusal all the same.
+        if (!shared.isStoreFailure(error)) throw error;
+      }
+    }
+    return local;
   }
 
   /** Forgets idle keys: a bounded slice of the next rule each time. Call from one timer. */
@@ -246,15 +203,16 @@ export class RuleEngine {
   }
 
   stats(): RuleStats[] {
-    return this.#lives.map(({ rule, counter, admitted, refused, wouldRefuse, penalties }) => ({
-      ruleId: rule.id,
-      mode: rule.mode,
-      admitted,
-      refused,
-      wouldRefuse,
-      penalties,
-      entries: counter.entries,
-      overflow: counter.overflowTotal,
+    return this.#lives.map((live) => ({
+      ruleId: live.rule.id,
+      mode: live.rule.mode,
+      admitted: live.admitted,
+      refused: live.refused,
+      wouldRefuse: live.wouldRefuse,
+      penalties: live.penalties,
+      failAdmitted: live.failAdmitted,
+      entries: live.counter.entries,
+      overflow: live.counter.overflowTotal,
     }));
   }
 
@@ -265,23 +223,111 @@ export class RuleEngine {
     return live.counter.peek(resolveKey(live.rule.key, facts, addressPrefix).parts, nowUs);
   }
 
+  /** Asks every rule of the stage that this process can answer for. Charges nothing. */
+  #judge(stage: RuleStage, facts: RequestFacts, nowUs: number, nowMs: number): Judged {
+    const asked: Live[] = [];
+    let refusing: Live | undefined;
+    let reason: RuleReason = 'limit';
+    for (const live of this.#candidates(stage, facts)) {
+      if (!inForce(live.rule, nowMs) || mismatchOfRest(live.rule.match, facts) !== undefined) {
+        continue;
+      }
+      const why = this.#probe(live, facts, nowUs);
+      asked.push(live);
+      if (live.waitUs === 0 || live.rule.mode === 'shadow') continue;
+      if (refusing === undefined || live.waitUs > refusing.waitUs) {
+        refusing = live;
+        reason = why;
+      }
+    }
+    return { asked, refusing, reason };
+  }
+
   /** Leaves parts, cost and wait of this request in `live`; answers the reason, should it refuse. */
   #probe(live: Live, facts: RequestFacts, nowUs: number): RuleReason {
     const { rule, counter } = live;
     const { parts, absent } = resolveKey(rule.key, facts, addressPrefix);
     live.parts = parts;
     live.costMilli = costOf(rule.cost, facts);
+    live.lease = undefined;
+    live.unmetered = false;
     if (absent.length > 0 && rule.absent === 'refuse') {
       live.waitUs = neverUs;
       return 'absent_key';
     }
     live.waitUs = counter.penaltyUs(parts, nowUs);
     if (live.waitUs > 0) return 'penalty';
+    const { shared } = this.#options;
+    if (shared !== undefined && rule.scope === 'lease') {
+      return probeLease(live, shared.lease(rule, parts), keptShare(rule, facts), nowUs);
+    }
+    // The store answers for it, later.
+    if (shared !== undefined && isExact(rule)) {
+      live.unmetered = true;
+      return 'limit';
+    }
     live.waitUs = counter.probe(parts, live.costMilli, nowUs, keptShare(rule, facts));
     return 'limit';
   }
 
-  #refuse(live: Live, reason: RuleReason, nowUs: number): RuleRefusal {
+  #exactOf(stage: RuleStage, facts: RequestFacts, nowUs: number, nowMs: number): Exact[] {
+    return this.#candidates(stage, facts).flatMap((live) => {
+      const { rule } = live;
+      if (!isExact(rule) || !inForce(rule, nowMs)) return [];
+      if (mismatchOfRest(rule.match, facts) !== undefined) return [];
+      this.#probe(live, facts, nowUs);
+      const { parts, costMilli } = live;
+      const named = live.counter.limitOf(parts);
+      const keepMilli = Math.floor((capacityOf(named) * keptShare(rule, facts)) / 1000);
+      const ruleId = rule.mode === 'shadow' ? `${rule.id}#shadow` : rule.id;
+      const check = {
+        ruleId,
+        parts,
+        limit: named,
+        costMilli,
+        keepMilli,
+        slot: slotOf(rule, parts),
+      };
+      return [{ live, parts, check }];
+    });
+  }
+
+  async #takeExact(
+    shared: SharedLimits,
+    exact: readonly Exact[],
+    nowUs: number,
+  ): Promise<RuleRefusal | undefined> {
+    if (exact.length === 0) return undefined;
+    let reply: ExactReply;
+    try {
+      reply = await shared.take(exact.map(({ check }) => check));
+    } catch (error) {
+      if (!shared.isStoreFailure(error)) throw error;
+      return storeAway(exact);
+    }
+    const refused = exact[reply.refusedBy];
+    if (reply.waitUs === 0 || refused === undefined) {
+      for (const { live } of exact) live.admitted += 1;
+      return undefined;
+    }
+    refused.live.waitUs = reply.waitUs;
+    refused.live.parts = refused.parts;
+    return this.#refuse({ asked: [], refusing: refused.live, reason: 'limit' }, nowUs);
+  }
+
+  async #takeShadow(shared: SharedLimits, exact: Exact): Promise<void> {
+    try {
+      const { waitUs } = await shared.take([exact.check]);
+      if (waitUs > 0) exact.live.wouldRefuse += 1;
+    } catch (error) {
+      // A shadow rule that cannot be asked says nothing, and stands in nobody's way.
+      if (!shared.isStoreFailure(error)) throw error;
+    }
+  }
+
+  #refuse(judged: Judged, nowUs: number): RuleRefusal {
+    const { refusing: live, reason } = judged;
+    if (live === undefined) throw new Error('a refusal has a rule that refuses');
     const { rule, waitUs, own } = live;
     live.refused += 1;
     if (reason === 'limit' && live.counter.refused(live.parts, nowUs)) {
@@ -306,35 +352,11 @@ export class RuleEngine {
   }
 }
 
-/** Share of the burst that this request must leave for others, thousandths. */
-function keptShare(rule: Rule, facts: RequestFacts): number {
-  if (rule.reserve === undefined || facts.p0 === true) return 0;
-  const { retriesMilli, p0Milli } = rule.reserve;
-  return facts.retry === true ? p0Milli : p0Milli + retriesMilli;
+interface Judged {
+  readonly asked: readonly Live[];
+  readonly refusing: Live | undefined;
+  readonly reason: RuleReason;
 }
 
-function charge(live: Live, sink: DecisionSink | undefined): void {
-  const { rule, counter, parts, costMilli } = live;
-  const { viaOverflow, decidedUs: chargedUs } = counter;
-  counter.charge(costMilli);
-  const holds = rule.limit.algorithm === 'concurrency';
-  if (holds && sink === undefined) {
-    throw new Error(`rule ${rule.id} holds places, and nobody gives them back`);
-  }
-  // A charge of the shared overflow bucket is nobody's own: it is not given back.
-  if (!viaOverflow && sink !== undefined) {
-    (holds ? sink.holds : sink.charges).push({ counter, parts, costMilli, chargedUs });
-  }
-  if (rule.mode !== 'enforce') return;
-  live.admitted += 1;
-  if (sink !== undefined) sink.delayUs = Math.max(sink.delayUs, counter.delayUs);
-}
-
-function note(asked: readonly Live[], standings: RuleStanding[]): void {
-  for (const { rule, counter, waitUs } of asked) {
-    if (rule.mode !== 'enforce') continue;
-    const { limit } = counter;
-    const [leftMilli, fullUs] = [counter.leftMilli(), counter.fullUs()];
-    standings.push({ rule, limit, leftMilli, waitUs, fullUs });
-  }
-}
+const isEnforced = ({ live }: Exact): boolean => live.rule.mode === 'enforce';
+const isExact = (rule: Rule): boolean => rule.scope === 'exact';

@@ -1,6 +1,7 @@
 import fc from 'fast-check';
 import { expect, test } from 'vitest';
-import { giveBack, newSink, RuleEngine } from './engine.ts';
+import { RuleEngine } from './engine.ts';
+import { giveBack, newSink } from './sink.ts';
 import { explain, renderExplanation } from './explain.ts';
 import { readRules } from './read.ts';
 import { ruleStages } from './stage.ts';

@@ -35,6 +35,8 @@ export class MemoryBudgetStore implements BudgetStore {
   readonly #options: MemoryBudgetOptions;
   readonly #budgets = new Map<string, { bucket: TokenBucket; state: BudgetState }>();
   readonly #limiters = new Map<string, KeyedLimiter>();
+  /** When each check was charged, for as long as its request may give it back. */
+  readonly #charges = new WeakMap<ExactCheck, number>();
   readonly #sweeper: TimerHandle;
   #sweepNext = 0;
   #closed = false;
@@ -89,10 +91,22 @@ export class MemoryBudgetStore implements BudgetStore {
     const leftMilli = checks.map((check, at) => {
       const limiter = limiters[at];
       if (limiter === undefined) return 0;
-      if (waitUs === 0) limiter.takeParts(check.parts, check.costMilli, nowUs);
+      if (waitUs === 0) {
+        limiter.takeParts(check.parts, check.costMilli, nowUs);
+        this.#charges.set(check, limiter.decidedUs);
+      }
       return limiter.peekParts(check.parts, nowUs);
     });
     return { waitUs, refusedBy, leftMilli };
+  }
+
+  async giveBack(checks: readonly ExactCheck[]): Promise<void> {
+    for (const check of checks) {
+      const chargedUs = this.#charges.get(check);
+      if (chargedUs === undefined) continue;
+      this.#charges.delete(check);
+      this.#limiters.get(check.ruleId)?.giveParts(check.parts, check.costMilli, chargedUs);
+    }
   }
 
   async close(): Promise<void> {

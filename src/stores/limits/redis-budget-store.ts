@@ -101,18 +101,16 @@ export class RedisBudgetStore implements BudgetStore {
   }
 
   async take(checks: readonly ExactCheck[]): Promise<ExactReply> {
-    const slots = new Map<string, number[]>();
-    for (const [at, check] of checks.entries()) {
+    for (const check of checks) {
       assertCost(this.#algorithm(check.limit).capacityMilli, check.costMilli);
-      slots.set(check.slot, [...(slots.get(check.slot) ?? []), at]);
     }
     const leftMilli = checks.map(() => 0);
     const charged: (readonly number[])[] = [];
-    for (const places of slots.values()) {
+    for (const places of bySlot(checks)) {
       const said = await this.#ask('take', checks, places);
       for (const [n, place] of places.entries()) leftMilli[place] = said.leftMilli[n] ?? 0;
       if (said.waitUs > 0) {
-        await this.#giveBack(checks, charged);
+        await this.#undo(checks, charged);
         return { waitUs: said.waitUs, refusedBy: places[said.refusedBy] ?? 0, leftMilli };
       }
       charged.push(places);
@@ -120,12 +118,16 @@ export class RedisBudgetStore implements BudgetStore {
     return { waitUs: 0, refusedBy: -1, leftMilli };
   }
 
+  async giveBack(checks: readonly ExactCheck[]): Promise<void> {
+    for (const places of bySlot(checks)) await this.#ask('give', checks, places);
+  }
+
   async close(): Promise<void> {
     await this.#options.link.close();
   }
 
   /** What cannot be given back stays charged: the answer is a refusal all the same. */
-  async #giveBack(
+  async #undo(
     checks: readonly ExactCheck[],
     charged: readonly (readonly number[])[],
   ): Promise<void> {
@@ -178,6 +180,13 @@ export class RedisBudgetStore implements BudgetStore {
     this.#algorithms.set(limit, made);
     return made;
   }
+}
+
+/** Places of the checks, those of one slot together, in the order of their first. */
+function bySlot(checks: readonly ExactCheck[]): Iterable<readonly number[]> {
+  const slots = new Map<string, number[]>();
+  for (const [at, { slot }] of checks.entries()) slots.set(slot, [...(slots.get(slot) ?? []), at]);
+  return slots.values();
 }
 
 /** Callers' values do not become key names: they are bounded in length and unreadable in the store. */

@@ -1,0 +1,159 @@
+import { encodeKey } from '../limit/key.ts';
+import type { WaitUs } from '../limit/token-bucket.ts';
+import type { RuleCounter } from './counter.ts';
+import type { RequestFacts } from './facts.ts';
+import type { OnLimit, Rule } from './model.ts';
+import type { ExactCheck, LeasedBudget } from './shared.ts';
+import type { DecisionSink, RuleStanding } from './sink.ts';
+import { type RuleStage, stageOf } from './stage.ts';
+
+/** Why a request was refused. */
+export type RuleReason = 'limit' | 'penalty' | 'absent_key' | 'ceiling' | 'store_away';
+
+/** A refusal: which rule, for how long, and how the caller is to be answered. */
+export interface RuleRefusal {
+  readonly ruleId: string;
+  readonly reason: RuleReason;
+  readonly waitUs: WaitUs;
+  /** The counter is this caller's own: the wait is exact. Otherwise it is an earliest hint. */
+  readonly own: boolean;
+  readonly onLimit: OnLimit;
+  readonly rule: Rule | undefined;
+}
+
+/** A rule with its counters and its numbers. */
+export class Live {
+  readonly counter: RuleCounter;
+  readonly stage: RuleStage;
+  readonly own: boolean;
+  admitted = 0;
+  refused = 0;
+  wouldRefuse = 0;
+  penalties = 0;
+  failAdmitted = 0;
+  // Of the request being decided.
+  parts: readonly string[] = [];
+  costMilli = 0;
+  waitUs: WaitUs = 0;
+  /** Where it is spent from, when not from the counter. */
+  lease: LeasedBudget | undefined;
+  /** Nothing in this process is charged: the store answers, or a policy lets it through. */
+  unmetered = false;
+
+  constructor(counter: RuleCounter) {
+    this.counter = counter;
+    this.stage = stageOf(counter.rule);
+    this.own = counter.rule.key.some(({ kind }) => ownKinds.has(kind));
+  }
+
+  get rule(): Rule {
+    return this.counter.rule;
+  }
+}
+
+/** Parts of a key that make a counter one caller's own. */
+const ownKinds: ReadonlySet<string> = new Set([
+  'user',
+  'device',
+  'ip',
+  'ip_prefix',
+  'pass',
+  'header',
+  'claim',
+]);
+
+export interface Exact {
+  readonly live: Live;
+  readonly parts: readonly string[];
+  readonly check: ExactCheck;
+}
+
+/** Limits of one caller, and of one activity, lie together; so one script charges what belongs together. */
+export function slotOf(rule: Rule, parts: readonly string[]): string {
+  const at = rule.key.findIndex(({ kind }) => kind === 'activity');
+  return at >= 0 ? `activity:${encodeKey([parts[at] ?? ''])}` : encodeKey([rule.id, ...parts]);
+}
+
+/** What a leased budget says, and, where the store is away, what the rule's policy says. */
+export function probeLease(
+  live: Live,
+  lease: LeasedBudget,
+  keptShareMilli: number,
+  nowUs: number,
+): RuleReason {
+  const { rule, costMilli } = live;
+  const burst = 'burstMilli' in rule.limit ? rule.limit.burstMilli : 0;
+  const keep = Math.floor((burst * keptShareMilli) / 1000);
+  // A reserve of the whole budget is more than one lease ever holds: each lease keeps its share.
+  const kept = Math.min(keep, Math.floor((lease.remainingMilli(nowUs) * keptShareMilli) / 1000));
+  live.lease = lease;
+  const answer = lease.probe(costMilli, nowUs, kept);
+  live.waitUs = answer === 'away' ? awayWaitUs : answer;
+  if (answer !== 'away') return 'limit';
+  if (rule.fail === 'instance' || rule.fail === 'open') {
+    live.unmetered = true;
+    live.waitUs = 0;
+  }
+  return 'store_away';
+}
+
+/** Earliest hint while the shared store is away, µs: it is asked again about as often. */
+const awayWaitUs = 1_000_000;
+
+/** The store did not answer: refused, unless every rule that asked it says otherwise. */
+export function storeAway(exact: readonly Exact[]): RuleRefusal | undefined {
+  const closed = exact.find(
+    ({ live }) => live.rule.fail === 'closed' || live.rule.fail === 'local',
+  );
+  if (closed === undefined) {
+    for (const { live } of exact) live.failAdmitted += 1;
+    return undefined;
+  }
+  const { rule } = closed.live;
+  closed.live.refused += 1;
+  const reason = 'store_away';
+  return { ruleId: rule.id, reason, waitUs: awayWaitUs, own: false, onLimit: rule.onLimit, rule };
+}
+
+export function charge(live: Live, nowUs: number, sink: DecisionSink | undefined): void {
+  const { rule, counter, parts, costMilli } = live;
+  if (live.unmetered) {
+    if (live.lease !== undefined) live.failAdmitted += 1;
+    return;
+  }
+  if (live.lease !== undefined) {
+    live.lease.charge(costMilli, nowUs);
+    if (rule.mode === 'enforce') live.admitted += 1;
+    return;
+  }
+  const { viaOverflow, decidedUs: chargedUs } = counter;
+  counter.charge(costMilli);
+  const holds = rule.limit.algorithm === 'concurrency';
+  if (holds && sink === undefined) {
+    throw new Error(`rule ${rule.id} holds places, and nobody gives them back`);
+  }
+  // A charge of the shared overflow bucket is nobody's own: it is not given back.
+  if (!viaOverflow && sink !== undefined) {
+    (holds ? sink.holds : sink.charges).push({ counter, parts, costMilli, chargedUs });
+  }
+  if (rule.mode !== 'enforce') return;
+  live.admitted += 1;
+  if (sink !== undefined) sink.delayUs = Math.max(sink.delayUs, counter.delayUs);
+}
+
+/** Share of the burst that this request must leave for others, thousandths. */
+export function keptShare(rule: Rule, facts: RequestFacts): number {
+  if (rule.reserve === undefined || facts.p0 === true) return 0;
+  const { retriesMilli, p0Milli } = rule.reserve;
+  return facts.retry === true ? p0Milli : p0Milli + retriesMilli;
+}
+
+export function note(asked: readonly Live[], standings: RuleStanding[]): void {
+  for (const { rule, counter, waitUs, lease, unmetered } of asked) {
+    // Of a leased or exact limit only a part is known here: nothing is said rather than half of it.
+    if (rule.mode !== 'enforce' || lease !== undefined || unmetered) continue;
+    const { limit } = counter;
+    const [leftMilli, fullUs] = [counter.leftMilli(), counter.fullUs()];
+    standings.push({ rule, limit, leftMilli, waitUs, fullUs });
+  }
+}
