@@ -1,5 +1,5 @@
-import { connect, createServer, type Server, type Socket } from 'node:net';
 import { afterAll, beforeAll, expect, test } from 'vitest';
+import { openProxy } from '../../../test/support/servers/cutting-proxy.ts';
 import { type PostgresServer, startPostgres } from '../../../test/support/servers/postgres.ts';
 import { systemRandom, systemTimers } from '../../app/system.ts';
 import { OutcomeUnknownError, UnavailableError } from '../../ports/errors.ts';
@@ -205,61 +205,6 @@ test('a server that freezes: the client’s own limit ends the wait, unknown', a
   }
   await patient.close();
 });
-
-interface Proxy {
-  readonly port: number;
-  /** Cuts the connection at the next message to the server that holds this word. */
-  cut(before: 'to server' | 'to client', word: string): void;
-  close(): Promise<void>;
-}
-
-/** Between us and the server, to break the connection at one exact message. */
-async function openProxy(serverPort: number): Promise<Proxy> {
-  let armed: { before: 'to server' | 'to client'; word: string } | undefined;
-  const sockets = new Set<Socket>();
-  const listener: Server = createServer((client) => {
-    const upstream = connect(serverPort, '127.0.0.1');
-    let deaf = false;
-    sockets.add(client).add(upstream);
-    const end = (): void => {
-      client.destroy();
-      upstream.destroy();
-    };
-    client.on('data', (chunk: Buffer) => {
-      if (armed !== undefined && chunk.includes(armed.word)) {
-        const { before } = armed;
-        armed = undefined;
-        if (before === 'to server') {
-          end();
-          return;
-        }
-        deaf = true;
-      }
-      upstream.write(chunk);
-    });
-    upstream.on('data', (chunk: Buffer) => {
-      if (deaf) end();
-      else client.write(chunk);
-    });
-    for (const socket of [client, upstream]) {
-      socket.on('close', end);
-      socket.on('error', end);
-    }
-  });
-  await new Promise<void>((listening) => listener.listen(0, '127.0.0.1', listening));
-  const address = listener.address();
-  if (address === null || typeof address === 'string') throw new Error('no port');
-  return {
-    port: address.port,
-    cut(before, word) {
-      armed = { before, word };
-    },
-    close() {
-      for (const socket of sockets) socket.destroy();
-      return new Promise((closed) => listener.close(() => closed()));
-    },
-  };
-}
 
 async function until(holds: () => boolean | Promise<boolean>): Promise<void> {
   for (let tries = 0; tries < 400; tries += 1) {
