@@ -63,11 +63,15 @@ function overviewOf(parts: ConsoleSourceParts): Overview {
     stock: activities.flatMap((activity) => stockRows(activity, sample)),
     mode: modeOf(overload, clock),
     rooms,
-    queue: {
-      depth: sample?.queue.depth ?? 0,
-      oldestAgeMs: sample?.queue.oldestAgeMs ?? 0,
-      buried: sample?.queue.buried ?? 0,
-    },
+    // What nobody has measured is not zero.
+    queue:
+      sample === undefined
+        ? null
+        : {
+            depth: sample.queue.depth,
+            oldestAgeMs: sample.queue.oldestAgeMs,
+            buried: sample.queue.buried,
+          },
     latency: {
       admitted: latencyOf(parts.admitted, clock),
       refused: latencyOf(parts.refused, clock),

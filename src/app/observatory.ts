@@ -98,6 +98,8 @@ export class Observatory {
 
   /** The HTTP side exists: what it owes is in the ledger, its limits in the metrics. */
   attach(gateway: Gateway, limits: DefaultPathLimits): void {
+    // The first visitor is told what stock there is, not that nobody has looked yet.
+    this.#sale?.eachMark((sku, mark) => gateway.board.learn(sku, mark));
     this.#gateway = gateway;
     this.#limits = limits;
   }

@@ -76,7 +76,7 @@ export class Sale {
   readonly workers: SaleWorkers;
   readonly reconciliation: Reconciliation;
   readonly #parts: SaleParts;
-  readonly #marks = new Map<string, StockMark>();
+  readonly #marks = new Map<string, { readonly sku: SkuKey; readonly mark: StockMark }>();
   readonly #rebuiltAtMs = new Map<string, number>();
   #backlog: Backlog | undefined;
   #timer: TimerHandle | undefined;
@@ -123,7 +123,7 @@ export class Sale {
       clock,
       timers,
       random,
-      stock: (sku) => this.#marks.get(nameOf(sku)),
+      stock: (sku) => this.#marks.get(nameOf(sku))?.mark,
       mode: () => parts.overload.mode,
       backlogRatio: () =>
         this.#backlog === undefined ? undefined : this.#backlog.depth / parts.backlogCeiling,
@@ -255,8 +255,13 @@ export class Sale {
     telling.catch((error: unknown) => this.#parts.hooks.onError('telling the room', error));
   }
 
+  /** Stock as last seen, of every SKU that has been. */
+  eachMark(tell: (sku: SkuKey, mark: StockMark) => void): void {
+    for (const { sku, mark } of this.#marks.values()) tell(sku, mark);
+  }
+
   #learn(sku: SkuKey, mark: StockMark): void {
-    this.#marks.set(nameOf(sku), mark);
+    this.#marks.set(nameOf(sku), { sku, mark });
     this.flags.observe(sku, mark);
   }
 

@@ -80,11 +80,12 @@ async function start(
   opened.push(() => folder.release());
   const destination = pino.destination({ fd: 2, sync: false });
   const log = new EventLog({ level: config.telemetry.logLevel, clock, destination });
-  const activities = openActivities(config, folder.path, clock.wallMs());
   const keys = openKeys(join(folder.path, 'keys'), { nowMs: clock.wallMs(), random });
 
   const stores = await openStores(config, folder, options);
   opened.push(() => stores.close());
+  // Only now: the seconds of a first start must not come off the time before the opening.
+  const activities = openActivities(config, folder.path, clock.wallMs());
   const lost = await prepareStock(stores, activities);
 
   const probe = new ProcessProbe();

@@ -55,6 +55,17 @@ export const overloadDefaults: OverloadSettings = {
   start: 'steady',
 };
 
+/**
+ * Share of its ceiling that each resource always keeps. New submits shrink furthest; who already
+ * holds something, or brings money, is answered while anything is answered.
+ */
+const floorShares: Readonly<Record<Resource, number>> = {
+  submit: 0.02,
+  status: 0.25,
+  payment: 0.5,
+  admin: 0.5,
+};
+
 const innerPeriodMs = 100;
 const cyclesPerStateStep = 10;
 
@@ -92,18 +103,18 @@ export class OverloadLoop {
     this.#board = new SignalBoard(this.#settings.marks);
     this.#state = initialMode(this.#nowMs(), this.#settings.start);
     const { adaptive, ceilings, setpointMs } = this.#settings;
-    const slotsOf = (ceiling: number): InflightSlots =>
+    const slotsOf = (resource: Resource): InflightSlots =>
       new InflightSlots({
         adaptive,
-        ceiling,
-        floor: Math.max(1, Math.floor(ceiling / 50)),
+        ceiling: ceilings[resource],
+        floor: Math.max(1, Math.floor(ceilings[resource] * floorShares[resource])),
         setpointMs,
       });
     this.slots = {
-      submit: slotsOf(ceilings.submit),
-      status: slotsOf(ceilings.status),
-      payment: slotsOf(ceilings.payment),
-      admin: slotsOf(ceilings.admin),
+      submit: slotsOf('submit'),
+      status: slotsOf('status'),
+      payment: slotsOf('payment'),
+      admin: slotsOf('admin'),
     };
   }
 
