@@ -54,10 +54,23 @@ async function trueOrder(world: RoomWorld): Promise<string[]> {
 const events = (world: RoomWorld): Promise<readonly RoomEvent[]> =>
   new RoomLog(world.store, 'concert').load();
 
-/** What a state says, without the stamps that differ between two publications. */
+/**
+ * What a state says, without the stamps that differ between two publications, and without what follows
+ * from the yield: a new control begins with the cautious one.
+ */
 function essence(state: ReleaseState): unknown {
-  const { epoch: _e, version: _v, publishedAtMs: _p, left, claimed, ...rest } = state;
-  return { ...rest, left: [...left], claimed: [...claimed] };
+  const { epoch: _e, version: _v, publishedAtMs: _p, left, claimed, lanes, ...rest } = state;
+  return {
+    ...rest,
+    left: [...left],
+    claimed: [...claimed],
+    // How well forecasts did is remembered by the control that made them; the pace is in the log.
+    lanes: lanes.map(({ forecast: { shortPerSecond, longPerSecond }, ...lane }) => ({
+      ...lane,
+      shortPerSecond,
+      longPerSecond,
+    })),
+  };
 }
 
 describe('the draw', () => {

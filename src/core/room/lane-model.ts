@@ -1,4 +1,5 @@
 import type { WaveLane } from './events.ts';
+import { Forecaster } from './forecaster.ts';
 import { laneParts } from './lanes.ts';
 import type { LaneParts } from './lanes.ts';
 import { Line } from './line.ts';
@@ -20,6 +21,7 @@ export class LaneModel {
   readonly parts: LaneParts;
   lobby = new Line();
   readonly late = new Line();
+  readonly forecaster = new Forecaster();
   /** First position that no wave has passed. */
   #front = 0;
   /** Ascending, contiguous from 0 to the front. Wave 0: waiting again. */

@@ -283,13 +283,16 @@ export class RoomModel {
       case 'held':
       case 'unheld':
         decided.held = event.e === 'held';
+        this.#suspendForecasts(event.atMs);
         return;
       case 'paused':
         decided.paused = true;
         for (const wave of this.book.livingWaves()) this.#revoke(wave);
+        this.#suspendForecasts(event.atMs);
         return;
       case 'resumed':
         decided.paused = false;
+        this.#suspendForecasts(event.atMs);
         return;
       case 'rate':
         this.rate.startAt(event.perSecond);
@@ -328,6 +331,10 @@ export class RoomModel {
     return { lane, position: lane.positionOf(0, key, entryId) };
   }
 
+  #suspendForecasts(atMs: number): void {
+    for (const lane of this.#laneList) lane.forecaster.suspend(atMs);
+  }
+
   /** The wave's passes die; its entries wait again, first in line, but for those who bought. */
   #revoke(wave: number): void {
     const buyers = this.book.revoke(wave);
@@ -353,6 +360,8 @@ export class RoomModel {
       const lane = this.#lanes.get(share.lane);
       if (lane === undefined) throw new Error(`wave ${event.wave} names lane "${share.lane}"`);
       lane.release(event.wave, share);
+      // Those who wait again have had their turn told once; only the front is foretold.
+      if (share.count > 0) lane.forecaster.wave(atMs, share.count, lane.waiting);
     }
     this.book.release(
       event.wave,

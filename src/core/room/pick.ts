@@ -18,6 +18,7 @@ export interface SkuStock {
 export class WaveGate {
   /** People that each SKU's stock still calls for. */
   readonly #calls = new Map<string, number>();
+  readonly #reach: readonly Reach[];
   readonly #groupPlaces = new Map<string, number>();
   #pool = 0;
   #lottery = Infinity;
@@ -30,8 +31,10 @@ export class WaveGate {
     stock: readonly SkuStock[],
     unitsPerBuyer: number,
   ) {
-    const buyersPerPerson = book.yield.value * Math.max(1, unitsPerBuyer);
+    const units = Math.max(1, unitsPerBuyer);
+    const buyersPerPerson = book.yield.value * units;
     const { bySku, byLane } = book.onTheWay();
+    this.#reach = reachOf(lanes, stock, book.yield.value, units, { bySku, byLane });
     for (const { skuId, available } of stock) {
       this.#calls.set(skuId, available / buyersPerPerson - (bySku.get(skuId) ?? 0));
     }
@@ -50,6 +53,12 @@ export class WaveGate {
     let sum = 0;
     for (const calls of this.#calls.values()) sum += Math.max(0, calls);
     return Math.ceil(sum);
+  }
+
+  /** Further people of a lane whom the stock is likely to reach, and whom it may reach at best. */
+  reach(lane: LaneModel): { readonly likely: number; readonly atBest: number } {
+    const found = this.#reach.find((each) => each.lane === lane);
+    return found ?? { likely: 0, atBest: 0 };
   }
 
   get lotteryPlacesLeft(): number {
@@ -131,6 +140,51 @@ export class WaveGate {
     for (const [group, taken] of used) pool -= Math.max(0, taken - (places[group] ?? 0));
     this.#pool = room.quota?.leftover === 'to_all' ? Math.max(0, pool) : 0;
   }
+}
+
+interface Reach {
+  readonly lane: LaneModel;
+  readonly likely: number;
+  readonly atBest: number;
+}
+
+/** How far the measured yield may be off, as a factor, before a promise breaks or a hope is lost. */
+const yieldMargin = { likely: 1.15, atBest: 0.7 } as const;
+
+/**
+ * How many more people of each lane the stock reaches: pessimistic, with a better yield than measured
+ * and no unit coming back; and optimistic, with a worse one and every held unit coming back. A SKU's
+ * people are shared out among the lanes that wait for it, by how many wait.
+ */
+function reachOf(
+  lanes: readonly LaneModel[],
+  stock: readonly SkuStock[],
+  measured: number,
+  units: number,
+  onTheWay: ReturnType<WaveBook['onTheWay']>,
+): readonly Reach[] {
+  const reach = lanes.map((lane) => ({ lane, waiting: lane.waiting, likely: 0, atBest: 0 }));
+  for (const { skuId, available, held } of stock) {
+    const wanting = reach.filter(
+      ({ lane: { parts } }) => parts.skuIds.length === 0 || parts.skuIds.includes(skuId),
+    );
+    const waiting = wanting.reduce((sum, each) => sum + each.waiting, 0);
+    if (waiting === 0) continue;
+    let coming = onTheWay.bySku.get(skuId) ?? 0;
+    for (const { lane } of wanting) {
+      const open = onTheWay.byLane.get(lane.lane) ?? 0;
+      coming += open / Math.max(1, lane.parts.skuIds.length || stock.length);
+    }
+    const likelyYield = Math.min(1, measured * yieldMargin.likely) * units;
+    const bestYield = Math.max(0.05, measured * yieldMargin.atBest) * units;
+    const likely = Math.max(0, available / likelyYield - coming);
+    const atBest = Math.max(0, (available + held) / bestYield - coming);
+    for (const each of wanting) {
+      each.likely += (likely * each.waiting) / waiting;
+      each.atBest += (atBest * each.waiting) / waiting;
+    }
+  }
+  return reach;
 }
 
 /** The next `size` living entries over all lanes, in the order of release, as far as the gate lets. */

@@ -1,5 +1,4 @@
 import { gateOf } from './decide.ts';
-import { noForecast } from './forecast.ts';
 import type { LaneModel } from './lane-model.ts';
 import type { RoomModel } from './model.ts';
 import { paceFor, pollBudgetDefault } from './pace.ts';
@@ -35,7 +34,7 @@ export function releaseStateOf(
     lobbySize: decided.lobby?.size ?? null,
     placed: model.placed,
     waves: model.book.windows(),
-    lanes: model.lanes.map((lane) => laneState(model, lane, gate)),
+    lanes: model.lanes.map((lane) => laneState(model, lane, gate, stamp.publishedAtMs)),
     left: model.left.snapshot(),
     claimed: model.book.claimed.snapshot(),
     bypassed: [...decided.bypassed],
@@ -62,13 +61,19 @@ export function countsOf(model: RoomModel): RoomCounts {
   };
 }
 
-function laneState(model: RoomModel, lane: LaneModel, gate: WaveGate | undefined): LaneState {
+function laneState(
+  model: RoomModel,
+  lane: LaneModel,
+  gate: WaveGate | undefined,
+  nowMs: number,
+): LaneState {
   const { lobby, late } = lane.sketches();
   const { passed } = lane;
   const { skuIds } = lane.parts;
   const skus = (model.signals?.skus ?? []).filter(
     (sku) => skuIds.length === 0 || skuIds.includes(sku.skuId),
   );
+  const reach = gate?.reach(lane);
   const place = gate === undefined || gate.hasPlace(lane);
   return {
     lane: lane.lane,
@@ -82,7 +87,11 @@ function laneState(model: RoomModel, lane: LaneModel, gate: WaveGate | undefined
     open: gate === undefined || (place && skus.some((sku) => sku.available > 0)),
     mayReopen: gate === undefined || skus.some((sku) => sku.held > 0 || sku.available > 0),
     drawnUpTo: drawnUpTo(model, lane, gate),
-    forecast: noForecast,
+    forecast: {
+      ...lane.forecaster.forecast(nowMs),
+      likelyPlaces: reach === undefined ? 0 : Math.floor(reach.likely),
+      unlikelyPlaces: reach === undefined ? Number.MAX_SAFE_INTEGER : Math.ceil(reach.atBest),
+    },
   };
 }
 

@@ -98,11 +98,13 @@ export interface LaneState {
   readonly forecast: LaneForecast;
 }
 
-/** What the lane has been doing: see forecast.ts. */
+/** What the lane has been doing, and how well that foretold what it did: see forecast.ts. */
 export interface LaneForecast {
-  /** Entries the front passes per second: slow and fast edge of a range; null without history. */
-  readonly lowPerSecond: number | null;
-  readonly highPerSecond: number | null;
+  /** Entries the front passes per second, lately and over a longer while; null without history. */
+  readonly shortPerSecond: number | null;
+  readonly longPerSecond: number | null;
+  /** For each horizon: what the plain estimate is multiplied with at either end. */
+  readonly ranges: readonly { readonly low: number; readonly high: number }[];
   /** Share of past ranges that held, or null without history. */
   readonly heldRatio: number | null;
   /** Places ahead of which stock is likely to reach, and past which it is unlikely. */
