@@ -124,6 +124,10 @@ describe('one server', () => {
     await server.kill();
     await expect(open(server, 500)).rejects.toThrow(UnavailableError);
     await server.start();
+    // And tries no more behind our back: only the link of this test comes back.
+    await untilAnswered(() => store.mark(sku));
+    const clients = await server.ask('CLIENT', 'LIST', 'TYPE', 'normal');
+    expect(clients.match(/^id=|\nid=/gm)).toHaveLength(2);
   });
 
   it('refuses after close', async () => {

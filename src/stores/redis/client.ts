@@ -202,8 +202,13 @@ async function connectWire(options: RedisOptions): Promise<Wire> {
       throw new RangeError(`${options.urls.length} Redis URLs; one is needed, or a cluster`);
     const client = createClient({ url, ...common });
     client.on('error', trouble);
-    // The library would try for ever; a start should fail while somebody looks.
-    await Promise.race([client.connect(), firstError(client)]);
+    try {
+      await Promise.race([client.connect(), firstError(client)]);
+    } catch (error) {
+      // The library would try for ever; a start should fail while somebody looks.
+      if (client.isOpen) client.destroy();
+      throw error;
+    }
     return {
       send: (_key, args) => client.sendCommand(args),
       destroy: () => client.destroy(),
@@ -217,7 +222,6 @@ async function connectWire(options: RedisOptions): Promise<Wire> {
 
 function firstError(client: {
   once(event: 'error', listener: (error: unknown) => void): unknown;
-  destroy(): void;
 }): Promise<never> {
   return new Promise((_, reject) => {
     client.once('error', (error) => {
