@@ -3,10 +3,9 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import { systemClock, systemTimers } from '../../src/app/system.ts';
-import { rushCommand } from '../../src/lab/rush/command.ts';
 import type { PoolLimits } from '../../src/lab/rush/http-pool.ts';
-import type { RushReport } from '../../src/lab/rush/report.ts';
+import { brokenIn, runRush } from '../support/run-rush.ts';
+import type { RushRun } from '../support/run-rush.ts';
 import { StandIn } from '../support/stand-in/stand-in.ts';
 import type { Misbehaviour, StandInOptions } from '../support/stand-in/stand-in.ts';
 
@@ -15,39 +14,19 @@ import type { Misbehaviour, StandInOptions } from '../support/stand-in/stand-in.
  * time. A crowd that cannot tell the two apart proves nothing about the real one.
  */
 
-interface Run {
-  readonly code: number;
-  readonly report: RushReport;
-  readonly err: string;
-}
+const patience = { afterLastMs: 6_000, sweepMs: 2_000 };
 
-async function command(
+function command(
   raw: Record<string, unknown>,
   serverArgs?: readonly string[],
   limits: Partial<PoolLimits> = {},
-): Promise<Run> {
-  let out = '';
-  let err = '';
-  const code = await rushCommand(
-    { json: true, ...raw },
-    {
-      out: (text) => {
-        out += text;
-      },
-      err: (text) => {
-        err += text;
-      },
-      isTty: false,
-      clock: systemClock,
-      timers: systemTimers,
-      limits,
-      patience: { afterLastMs: 6_000, sweepMs: 2_000 },
-      ...(serverArgs === undefined
-        ? {}
-        : { serverCommand: { file: process.execPath, args: serverArgs } }),
-    },
-  );
-  return { code, err, report: (out === '' ? {} : JSON.parse(out)) as RushReport };
+): Promise<RushRun> {
+  const serverCommand = { file: process.execPath, args: serverArgs ?? [] };
+  return runRush(raw, {
+    patience,
+    limits,
+    ...(serverArgs === undefined ? {} : { serverCommand }),
+  });
 }
 
 const crowd = {
@@ -63,7 +42,7 @@ async function against(
   misbehaviour: Misbehaviour | undefined,
   more: Partial<StandInOptions> = {},
   raw: Record<string, unknown> = {},
-): Promise<Run> {
+): Promise<RushRun> {
   const shop = new StandIn({ stock: 25, opensInMs: 700, misbehaviour, ...more });
   const { shop: target, operator, adminToken } = await shop.listen();
   try {
@@ -72,9 +51,6 @@ async function against(
     await shop.close();
   }
 }
-
-const failed = ({ report }: Run): string[] =>
-  report.invariants.filter(({ held }) => !held).map(({ id }) => id);
 
 let folder = '';
 beforeAll(() => {
@@ -161,20 +137,20 @@ describe('a shop that breaks the contract', () => {
     const run = await against(name as Misbehaviour);
     expect(run.code, run.err).toBe(1);
     expect(run.report.verdict).toBe('broken');
-    expect(failed(run)).toContain(invariant);
+    expect(brokenIn(run)).toContain(invariant);
   });
 
   test.concurrent('over_admit is caught where the rate is known', async () => {
     const main = fileURLToPath(new URL('../support/stand-in/main.ts', import.meta.url));
     const args = ['--import', 'tsx', main, '--misbehave', 'over_admit'];
     const run = await command({ embedded: true, people: '600', over: '1s', stock: '100' }, args);
-    expect(failed(run)).toEqual(['6']);
+    expect(brokenIn(run)).toEqual(['6']);
     expect(run.code).toBe(1);
   });
 });
 
 describe('the schedule of arrivals', () => {
-  const sluggish = async (maxConnections: number): Promise<Run> => {
+  const sluggish = async (maxConnections: number): Promise<RushRun> => {
     const shop = new StandIn({ stock: 5, delayMs: 400 });
     const { shop: target } = await shop.listen();
     try {

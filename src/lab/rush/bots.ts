@@ -1,4 +1,3 @@
-import { newDossier } from './dossier.ts';
 import type { Dossier } from './dossier.ts';
 import { isLive } from './dossier.ts';
 import { stage } from './population.ts';
@@ -9,7 +8,7 @@ import type { CrowdCall, Scene, Task } from './scene.ts';
 /** Submits of a forger, paths of a scanner, replays of a replayer: budgets, so that a run ends. */
 const forgeries = 10;
 const scans = 12;
-const replays = 4;
+const replays = 6;
 const stolenMax = 64;
 
 /** What scanners ask for; none of it exists on a shop's public port. */
@@ -94,33 +93,38 @@ export class Bots {
     const { pass, nonce, submitPath, skuId } = dossier;
     scene.stolen.push({ pass, nonce, submitPath, person, skuId });
     if (scene.stolen.length > stolenMax) scene.stolen.shift();
-    if (kind !== 'replayer') return;
+    if (kind !== 'replayer' || dossier.firstPass !== undefined) return;
+    dossier.firstPass = { pass, nonce, submitPath };
     for (let i = 0; i < replays; i += 1) {
-      scene.later(1_500 + i * 400, { kind: 'attack', person, detail: i });
+      scene.later(1_500 + i * 700, { kind: 'attack', person, detail: i });
     }
   }
 
-  /** A replayer's attack beside its own purchase. */
+  /**
+   * A replayer's attack beside its own purchase, which half of them cancel first: a nonce that once
+   * served a request serves no other, whatever became of that request.
+   */
   task(task: Task): void {
     const scene = this.#scene;
     const { person } = task;
-    const dossier = scene.dossiers.get(person) ?? newDossier(person, scene.skuOf(person));
-    // Only a pass that surely serves one request proves anything when another tries it.
-    const own = dossier.requests.find(
-      (request) => isLive(request.state) && request.nonce === dossier.nonce,
+    const dossier = scene.dossiers.get(person);
+    const used = dossier?.firstPass;
+    // Only a pass that surely reserved proves anything when it is tried again.
+    const own = dossier?.requests.find(
+      ({ reservationId, nonce }) => reservationId !== undefined && nonce === used?.nonce,
     );
-    if (own === undefined) return;
+    if (dossier === undefined || used === undefined || own === undefined) return;
     const conflict = task.detail === replays - 1;
     if (conflict) scene.witness.conflicts += 1;
     else scene.witness.replays += 1;
     const text = scene.writer.submit(person, {
-      path: dossier.submitPath,
+      path: used.submitPath,
       requestId: conflict
         ? own.id
         : `replay-${scene.seed.toString(36)}-${person.toString(36)}-${task.detail}`,
       skuId: dossier.skuId,
       quantity: conflict ? own.quantity + 1 : own.quantity,
-      pass: dossier.pass,
+      pass: used.pass,
       device: task.detail,
     });
     scene.send('attack', person, task.detail, text);

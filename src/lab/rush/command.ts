@@ -156,7 +156,9 @@ async function runCrowd(
     timers,
   );
   const skuIds = sale.skus.map(({ skuId }) => skuId);
-  const monitor = new Monitor(shop, office, crowd.witness, sale.activityId, skuIds);
+  const monitor = new Monitor(shop, office, crowd.witness, sale.activityId, skuIds, () =>
+    crowd.now(),
+  );
   monitor.start(timers);
   crowd.start();
   let peakRss = 0;

@@ -35,6 +35,10 @@ export interface Dossier {
   nonce: string;
   submitPath: string;
   passExpiresMs: number;
+  /** The first pass that was taken: a bot may try it again when it has long been used. */
+  firstPass:
+    | { readonly pass: string; readonly nonce: string; readonly submitPath: string }
+    | undefined;
   /** How often a pass was taken. */
   passes: number;
   readonly requests: RequestTrace[];
@@ -55,6 +59,7 @@ export function newDossier(person: number, skuId: string): Dossier {
     nonce: '',
     submitPath: '',
     passExpiresMs: 0,
+    firstPass: undefined,
     passes: 0,
     requests: [],
     current: -1,

@@ -27,7 +27,7 @@ export interface EmbeddedServer {
 }
 
 /** Time that a start on a fresh data folder may take before the sale opens without us, ms. */
-const startAllowanceMs = 8_000;
+const startAllowanceMs = 5_000;
 const startMaxMs = 60_000;
 const stopMaxMs = 15_000;
 const claimWindowMs = 20_000;

@@ -5,6 +5,11 @@ import type { BackOffice, StockView } from './back-office.ts';
 import { messageOf } from './sale.ts';
 import type { Witness } from './witness.ts';
 
+/** How long a sold-out flag may outlive a reopening: its time to live, and the second it takes to heal. */
+const flagMayLagMs = 3_000;
+/** How old the epoch that anybody may read may be. */
+const boardMayLagMs = 1_500;
+
 /**
  * An onlooker beside the crowd: twice a second it reads what anybody may read (availability and its
  * epoch) and, with a credential, the operator's stock. What never may happen, not even for a moment,
@@ -17,6 +22,9 @@ export class Monitor {
   readonly #activityId: string;
   readonly #skus: readonly string[];
   readonly #epochs = new Map<string, number>();
+  readonly #now: () => number;
+  /** The open epoch that the only SKU is in, and since when, surely. */
+  #openEpoch: { readonly epoch: number; readonly sinceMs: number } | undefined;
   #timer: TimerHandle | undefined;
   #busy = false;
   epochsRead = 0;
@@ -32,7 +40,9 @@ export class Monitor {
     witness: Witness,
     activityId: string,
     skus: readonly string[],
+    now: () => number,
   ) {
+    this.#now = now;
     this.#shop = shop;
     this.#office = office;
     this.#witness = witness;
@@ -68,6 +78,7 @@ export class Monitor {
 
   async #lookAtEpoch(skuId: string): Promise<void> {
     const path = `/v1/activities/${this.#activityId}/skus/${skuId}/availability`;
+    const askedMs = this.#now();
     const answer = await this.#shop.get(path);
     const epoch = numberOf(member(answer.json, 'stock_epoch'));
     if (answer.status !== 200 || epoch === undefined) {
@@ -81,6 +92,26 @@ export class Monitor {
       this.#witness.breach(8, `stock epoch of ${skuId} was ${before} and then ${epoch}`);
     }
     this.#epochs.set(skuId, Math.max(before ?? 0, epoch));
+    if (this.#skus.length === 1) this.#judgeSoldOuts(epoch, askedMs);
+  }
+
+  /**
+   * An epoch that was open before a submit was sent and is the same after its answer was read was
+   * open all the while: then "sold out" came from a flag that was wrong. Answers in the first seconds
+   * of an epoch are let pass, because a flag may be that stale and heal by itself.
+   */
+  #judgeSoldOuts(epoch: number, askedMs: number): void {
+    const told = this.#witness.takeSoldOuts(askedMs - boardMayLagMs);
+    const known = this.#openEpoch;
+    if (epoch % 2 === 1) this.#openEpoch = undefined;
+    else if (known?.epoch !== epoch) this.#openEpoch = { epoch, sinceMs: this.#now() };
+    else {
+      for (const [sentMs] of told) {
+        if (sentMs > known.sinceMs + flagMayLagMs) {
+          this.#witness.breach(8, `told sold out while epoch ${epoch} was open on both sides`);
+        }
+      }
+    }
   }
 
   async #lookAtStock(office: BackOffice): Promise<void> {

@@ -125,7 +125,9 @@ export class Population {
     mark(scenario.hopeful, question.staysAfterSoldOut, trait.hopeful);
     for (let person = 0; person < this.size; person += 1) {
       const roll = dice.roll(person, question.pays);
-      if (roll < scenario.abandons) this.set(person, trait.abandons);
+      if (this.kind(person) === 'replayer') {
+        if (roll < 0.5) this.set(person, trait.cancels);
+      } else if (roll < scenario.abandons) this.set(person, trait.abandons);
       else if (roll < scenario.abandons + scenario.cancels) this.set(person, trait.cancels);
     }
   }

@@ -8,6 +8,9 @@ import type { Series } from './series.ts';
 /** Breaches described in full; further ones of the same invariant are only counted. */
 const describedMax = 5;
 
+/** Answers "sold out" kept between two looks at stock. */
+const soldOutsMax = 1_000;
+
 /** The invariants that the crowd itself can see broken; the numbers are their ids. */
 export type SeenInvariant = 1 | 2 | 3 | 4 | 5 | 6 | 8 | 12;
 
@@ -30,6 +33,7 @@ export class Witness {
   readonly #reservationOf = new Map<string, RequestTrace>();
   readonly #requestOfNonce = new Map<string, RequestTrace>();
   readonly #personOfOrder = new Map<string, number>();
+  readonly #soldOuts: (readonly [number, number])[] = [];
   readonly #overLimit = new Set<number>();
   readonly #series: Series;
   readonly #maxPerPerson: (skuId: string) => number;
@@ -150,9 +154,24 @@ export class Witness {
       if (state === 'SOLD_OUT' && fresh) {
         this.breach(12, `request ${request.id} was ${request.state} and then told SOLD_OUT`);
       }
+      if (state === 'REJECTED') {
+        this.breach(1, `request ${request.id} had reserved, and the durable side refused it`);
+      }
+    }
+    if (state === 'SOLD_OUT' && this.#soldOuts.length < soldOutsMax) {
+      this.#soldOuts.push([sentMs, nowMs]);
     }
     request.state = state;
     request.uncertain = false;
+  }
+
+  /**
+   * Answers "sold out" that were read before `untilMs` and not taken yet, as [sent, read]: a look at
+   * stock before and after, with one and the same open epoch, proves that they were wrong.
+   */
+  takeSoldOuts(untilMs: number): readonly (readonly [number, number])[] {
+    const later = this.#soldOuts.findIndex(([, readMs]) => readMs >= untilMs);
+    return this.#soldOuts.splice(0, later < 0 ? this.#soldOuts.length : later);
   }
 
   /** The store forgot this reservation and said so: what it reserves next is another one, rightly. */

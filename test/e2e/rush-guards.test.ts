@@ -1,0 +1,66 @@
+import { fileURLToPath } from 'node:url';
+import { describe, expect, test } from 'vitest';
+import { brokenIn, runRush, storyOf } from '../support/run-rush.ts';
+import type { RushRun } from '../support/run-rush.ts';
+import type { Guard, HarshWorld } from '../support/unguarded/guards.ts';
+
+/**
+ * The real server with one guard taken out of it, and the crowd that must notice; and the same harsh
+ * world with every guard in place, in which the crowd must find nothing. What a guard protects is
+ * thereby shown from outside: by what people are told.
+ */
+const main = fileURLToPath(new URL('../support/unguarded/main.ts', import.meta.url));
+
+function crowdAgainst(world: HarshWorld, guard: Guard): Promise<RushRun> {
+  return runRush(
+    {
+      embedded: true,
+      people: '400',
+      over: '3s',
+      stock: '40',
+      bots: '30%',
+      duplicates: '70%',
+      timeouts: '20%',
+      seed: '5',
+      scenario: world === 'late' ? 'reopen' : 'even',
+    },
+    {
+      patience: { afterLastMs: 20_000, sweepMs: 5_000 },
+      serverCommand: {
+        file: process.execPath,
+        args: ['--import', 'tsx', main, '--world', world, '--without', guard],
+      },
+    },
+  );
+}
+
+describe('every guard in place', () => {
+  test.concurrent.each(['flagless', 'late'] as const)(
+    'the %s world holds',
+    async (world) => {
+      const run = await crowdAgainst(world, 'nothing');
+      expect(run.code, storyOf(run)).toBe(0);
+    },
+    240_000,
+  );
+});
+
+describe('with one guard taken out, the crowd notices', () => {
+  test.concurrent.each([
+    ['flagless', 'stock', ['1']],
+    ['flagless', 'person', ['2']],
+    ['flagless', 'nonce', ['3']],
+    ['late', 'epoch', ['8', '12']],
+  ] as const)(
+    '%s world without the %s check: one of %j is broken',
+    async (world, guard, ids) => {
+      const run = await crowdAgainst(world, guard);
+      expect(run.code, run.err).toBe(1);
+      expect(
+        ids.some((id) => brokenIn(run).includes(id)),
+        storyOf(run),
+      ).toBe(true);
+    },
+    240_000,
+  );
+});

@@ -1,0 +1,102 @@
+import { spawn } from 'node:child_process';
+import { existsSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { fileURLToPath } from 'node:url';
+import { afterAll, beforeAll, expect, test } from 'vitest';
+import type { RushReport } from '../../src/lab/rush/report.ts';
+
+/**
+ * The command as people run it: the built `sluice rush --embedded`, a server of its own in another
+ * process, a crowd of people and bots over real HTTP, and the verdict as exit code.
+ */
+const root = fileURLToPath(new URL('../..', import.meta.url));
+let folder = '';
+
+beforeAll(() => {
+  folder = mkdtempSync(join(tmpdir(), 'rush-e2e-'));
+});
+afterAll(() => rmSync(folder, { recursive: true }));
+
+interface Ran {
+  readonly code: number | null;
+  readonly out: string;
+  readonly err: string;
+}
+
+function sluice(...args: readonly string[]): Promise<Ran> {
+  return new Promise((resolve, reject) => {
+    const child = spawn(process.execPath, [join(root, 'dist', 'main.js'), ...args]);
+    let out = '';
+    let err = '';
+    child.stdout.on('data', (chunk: Buffer) => {
+      out += chunk.toString();
+    });
+    child.stderr.on('data', (chunk: Buffer) => {
+      err += chunk.toString();
+    });
+    child.once('error', reject);
+    child.once('exit', (code) => resolve({ code, out, err }));
+  });
+}
+
+const sum = (counts: Readonly<Record<string, number>>): number =>
+  Object.values(counts).reduce((total, count) => total + count, 0);
+
+/** What every good run shows, whatever its size. */
+function expectGood(report: RushReport, people: number, stock: number): void {
+  expect(report).toMatchObject({
+    people,
+    arrivals_planned: people,
+    void: false,
+    verdict: 'holds',
+    ledger: { residual: 0 },
+  });
+  expect(sum(report.outcomes)).toBe(people);
+  expect(report.outcomes.unknown).toBe(0);
+  const { total, sold, held, available } = report.stock;
+  expect(total).toBe(stock);
+  expect(sold + held + (available ?? Number.NaN)).toBe(stock);
+  expect(report.outcomes.paid).toBeGreaterThan(0);
+  expect(report.invariants.every(({ held: holds }) => holds)).toBe(true);
+  // Seen, not assumed.
+  const seen = report.invariants.filter(({ evidence }) => evidence !== 'none').map(({ id }) => id);
+  expect(seen).toEqual(expect.arrayContaining(['1', '2', '3', '4', '5', '6', '8', '11', '12']));
+}
+
+test('a sale with bots, duplicates and timeouts holds, and its report is complete', async () => {
+  const file = join(folder, 'r.json');
+  const crowd = '--people 1000 --over 4s --stock 60 --bots 20% --duplicates 50% --timeouts 10%';
+  const ran = await sluice('rush', '--embedded', ...crowd.split(' '), '--report', file);
+  expect(ran.code, `${ran.out}\n${ran.err}`).toBe(0);
+  const report = JSON.parse(readFileSync(file, 'utf8')) as RushReport;
+  expectGood(report, 1_000, 60);
+  expect(ran.out).toContain('verdict    holds');
+  expect(existsSync(join(folder, 'r.html'))).toBe(true);
+  // Duplicates and lost answers were really sent, and answered as repeats.
+  expect(report.run.answers['submit 200 REQUEST_REPLAYED']).toBeGreaterThan(0);
+  expect(report.run.answers['submit 403 REPLAY_REJECTED']).toBeGreaterThan(0);
+}, 300_000);
+
+test('arrivals, addresses and agents of an access log', async () => {
+  const log = join(folder, 'access.log');
+  const lines = Array.from({ length: 300 }, (_, at) => {
+    const second = `${Math.floor(at / 60)}:${String(at % 60).padStart(2, '0')}`;
+    return `203.0.113.${at % 40} - - [17/May/2026:10:0${second} +0000] "GET / HTTP/1.1" 200 5 "-" "Agent/${at % 7}"`;
+  });
+  writeFileSync(log, lines.join('\n'));
+  const args = `--people 400 --over 3s --stock 30 --arrivals ${log} --json`;
+  const ran = await sluice('rush', '--embedded', ...args.split(' '));
+  expect(ran.code, `${ran.out}\n${ran.err}`).toBe(0);
+  const report = JSON.parse(ran.out) as RushReport;
+  expect(report).toMatchObject({ people: 400, void: false, verdict: 'holds' });
+  expect(report.run).toMatchObject({ arrivals_from: log, households: 40 });
+  expect(sum(report.outcomes)).toBe(400);
+}, 300_000);
+
+test('usage errors are told at once, with exit code 2', async () => {
+  const ran = await sluice('rush', '--people', '5');
+  expect(ran.code).toBe(2);
+  expect(ran.err).toMatch(/--embedded and --target/);
+  expect((await sluice('rush', '--embedded', '--nonsense')).code).toBe(2);
+});
