@@ -34,6 +34,7 @@ import type { Random } from '../ports/random.ts';
 export const verifiesAfterRotationMs: Readonly<Record<TokenType, number>> = {
   pass: 15 * 60_000,
   decision: 15 * 60_000,
+  challenge: 15 * 60_000,
   user: 24 * 3_600_000,
   entry: 30 * 24 * 3_600_000,
 };
@@ -90,6 +91,7 @@ export function openKeys(folder: string, context: KeyContext): Keys {
     entry: new KeyRing('entry', nodeTextCodec),
     pass: new KeyRing('pass', nodeTextCodec),
     decision: new KeyRing('decision', nodeTextCodec),
+    challenge: new KeyRing('challenge', nodeTextCodec),
   };
   for (const type of allTypes) {
     if (!existsSync(fileOf(folder, type))) newKey(folder, type, 'HS256', context);

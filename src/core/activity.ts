@@ -51,6 +51,12 @@ export interface RoomSettings {
   readonly beacon?: string;
   /** Polls per second that the whole room may cause; intervals follow from it. */
   readonly pollsPerSecond?: number;
+  /** Demanded on joining: work of so many zero bits, more where the risk is higher, or a voucher. */
+  readonly challenge?: {
+    readonly kind: 'proof_of_work' | 'callback';
+    readonly minBits?: number;
+    readonly maxBits?: number;
+  };
 }
 
 export interface Activity {

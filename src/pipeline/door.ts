@@ -50,7 +50,19 @@ export type JoinResult =
     }
   | { readonly kind: 'unknown_activity' }
   | { readonly kind: 'unknown_sku'; readonly skuId: string; readonly allowed: readonly string[] }
-  | { readonly kind: 'held' };
+  | { readonly kind: 'held' }
+  | { readonly kind: 'challenge'; readonly reason: string; readonly demand: ChallengeDemand };
+
+/** What must be answered before joining, as it is told: `challenge` of the answer's body. */
+export interface ChallengeDemand {
+  readonly kind: 'proof_of_work' | 'callback';
+  /** Answered as `token~found`: see `bits`, or what the page at `url` hands back. */
+  readonly token: string;
+  /** SHA-256 of the answer must begin with as many zero bits. */
+  readonly bits: number;
+  readonly url: string | null;
+  readonly expiresAtMs: number;
+}
 
 export type StandingResult =
   | { readonly kind: 'standing'; readonly standing: Standing; readonly entryId: string }

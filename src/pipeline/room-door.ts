@@ -14,6 +14,7 @@ import type { Clock } from '../ports/clock.ts';
 import type { Random } from '../ports/random.ts';
 import type { Standing } from '../wire/standing.ts';
 import type { ActivityDirectory } from './activities.ts';
+import type { ChallengeDesk } from './challenges.ts';
 import type { Door, JoinResult, JoinWish, PassResult, Person, StandingResult } from './door.ts';
 import type { ReleaseStates } from './release-states.ts';
 import { ensureSecret, roomStateNames } from './room-keys.ts';
@@ -43,6 +44,8 @@ export interface RoomDoorOptions {
   readonly region?: string;
   /** Activities whose passes name a device. */
   readonly bindsDevice?: (activityId: string) => boolean;
+  /** Needed where an activity demands a challenge. */
+  readonly challenges?: ChallengeDesk;
 }
 
 /**
@@ -78,6 +81,8 @@ export class RoomDoor implements Door {
     if ('unknown' in chosen) return { kind: 'unknown_sku', skuId: chosen.unknown, allowed: all };
 
     const entryId = await this.entryIdOf(activityId, person.personId);
+    const demanded = await this.#challenge(activity, person, entryId, wish.challenge, nowMs);
+    if (demanded !== undefined) return demanded;
     const request = { entryId, skuIds: chosen.skuIds, ...entitlementOf(activity, person) };
     let { created, entry } = await store.join(activityId, request, nowMs);
     let at = view.whereabouts(placeOf(entry), activity, nowMs);
@@ -214,6 +219,27 @@ export class RoomDoor implements Door {
       expiresAtMs: reply.expiresAtMs,
       maxQuantity: sku.maxPerPerson,
     };
+  }
+
+  /** Only a new place is worth a challenge: who has one is answered without. */
+  async #challenge(
+    activity: Activity,
+    person: Person,
+    entryId: string,
+    answer: string | undefined,
+    nowMs: number,
+  ): Promise<JoinResult | undefined> {
+    if (activity.room.challenge === undefined) return undefined;
+    const { challenges, store } = this.#o;
+    if (challenges === undefined) {
+      throw new Error(
+        `activity "${activity.activityId}" demands a challenge and nobody makes them`,
+      );
+    }
+    const entry = await store.findEntry(activity.activityId, entryId);
+    if (entry !== undefined && !entry.left) return undefined;
+    const demanded = challenges.check(activity, person, answer, nowMs);
+    return demanded === undefined ? undefined : { kind: 'challenge', ...demanded };
   }
 
   /** The person's entry id in this activity; the same on every gateway. */

@@ -5,6 +5,7 @@ import { verifyPass } from '../../src/core/pass/pass.ts';
 import type { PassVerdict } from '../../src/core/pass/pass.ts';
 import type { RoomSignals } from '../../src/core/room/model.ts';
 import type { ReleaseState } from '../../src/core/room/release.ts';
+import { Challenges } from '../../src/pipeline/challenges.ts';
 import type { Person } from '../../src/pipeline/door.ts';
 import { hs256Key, macOf, nodeTextCodec } from '../../src/pipeline/keys.ts';
 import { ReleaseStates } from '../../src/pipeline/release-states.ts';
@@ -13,6 +14,9 @@ import type { AdmissionStore } from '../../src/ports/admission-store.ts';
 import { MemoryAdmissionStore } from '../../src/stores/memory/admission-store.ts';
 import type { Standing } from '../../src/wire/standing.ts';
 import { SeededRandom, World } from './world.ts';
+
+/** The key that a vouching provider shares with us. */
+export const voucherMac = macOf(new Uint8Array(32).fill(3));
 
 const startMs = 1_800_000_000_000;
 
@@ -77,7 +81,7 @@ export class RoomWorld {
       reserveRatio: 0,
       unitsPerBuyer: 1,
     };
-    const ring = (type: 'entry' | 'pass'): KeyRing => {
+    const ring = (type: 'entry' | 'pass' | 'challenge'): KeyRing => {
       const made = new KeyRing(type, nodeTextCodec);
       made.add(hs256Key(`${type}-1`, this.random.bytes(32)));
       made.signWith(`${type}-1`);
@@ -101,6 +105,12 @@ export class RoomWorld {
       nonceMac: macOf(new Uint8Array(32).fill(2)),
       issuer: 'sluice',
       audience: 'submit',
+      challenges: new Challenges({
+        ring: ring('challenge'),
+        issuer: 'sluice',
+        random,
+        callback: { url: 'https://vouch.example/', mac: voucherMac },
+      }),
     });
   }
 

@@ -5,4 +5,5 @@ export * from './pass.ts';
 export * from './entry-token.ts';
 export * from './user-token.ts';
 export * from './decision-token.ts';
+export * from './challenge.ts';
 export * from './path-id.ts';

@@ -26,6 +26,7 @@ export const tokenTypes = {
   entry: 'sluice-entry+jwt',
   pass: 'sluice-pass+jwt',
   decision: 'sluice-decision+jwt',
+  challenge: 'sluice-challenge+jwt',
 } as const;
 
 export type TokenType = keyof typeof tokenTypes;

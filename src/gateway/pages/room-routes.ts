@@ -55,6 +55,7 @@ export function registerRoomRoutes(app: FastifyInstance, deps: PagesDeps): void 
           return refusedPage(page, result, base);
         case 'held':
         case 'not_open':
+        case 'challenge':
           return page.goTo(base);
         case 'unknown_activity':
           return notFoundPage(page);

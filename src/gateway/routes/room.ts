@@ -31,6 +31,15 @@ const held: FixedRefusal = {
   detail: 'this room lets nobody in at present',
 };
 
+const challengeRequired: FixedRefusal = {
+  decision: 'reject',
+  stage: 'identify',
+  code: 'CHALLENGE_REQUIRED',
+  scope: 'user',
+  reason: 'challenge',
+  detail: 'answer the challenge and join again with it',
+};
+
 export const roomRoutes: readonly RouteSpec[] = [
   {
     method: 'POST',
@@ -145,6 +154,16 @@ export function refusalOfJoin(result: Exclude<JoinResult, { kind: 'joined' }>): 
       return unknownSku('/sku_ids', result);
     case 'held':
       return refuse(held, 5_000);
+    case 'challenge': {
+      const { kind, token, bits, url, expiresAtMs } = result.demand;
+      const expires = new Date(expiresAtMs).toISOString();
+      return {
+        ...refuse(challengeRequired),
+        extra: {
+          challenge: { kind, token, bits, url, expires_at: expires, reason: result.reason },
+        },
+      };
+    }
   }
 }
 
