@@ -33,7 +33,7 @@ test('the in-flight limit follows the wait down to its floor and back', async ()
   const ceiling = submit.limitInForce;
   says({ queueWaitMs: 200 });
   await world.advance(3000);
-  expect(submit.limitInForce).toBe(ceiling / 50);
+  expect(submit.limitInForce).toBe(ceiling / 20);
   says({ queueWaitMs: 1 });
   for (let i = 0; i < 2000; i += 1) {
     while (submit.tryTake());

@@ -60,7 +60,7 @@ export const overloadDefaults: OverloadSettings = {
  * holds something, or brings money, is answered while anything is answered.
  */
 const floorShares: Readonly<Record<Resource, number>> = {
-  submit: 0.02,
+  submit: 0.05,
   status: 0.25,
   payment: 0.5,
   admin: 0.5,
