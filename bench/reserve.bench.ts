@@ -31,9 +31,9 @@ import {
  * request, over the same connection to the same server, in turns.
  *
  * Peers are two: our own script called with each request alone, and a script written for one request,
- * which need not unpack or loop. `ratio` and `redis_cpu_ratio` are against the better of the two in
- * that very measure. Every request is of another person and reserves; the server must hold as many
- * reservations as were asked for, or the run throws.
+ * which need not unpack or loop. Each ratio is against the better of the two in that very measure and
+ * round, and the median over rounds. Every request is of another person and reserves; the server must
+ * hold as many reservations as were asked for, or the run throws.
  *
  *   throughput   a closed load: so many requests in flight, the next when one is answered
  *   Redis CPU    user and system time of the server from INFO, over the same load
@@ -143,21 +143,30 @@ async function measure(
         ?.p99Ms.push(latencies[Math.floor(latencies.length * 0.99)] ?? Number.NaN);
     }
 
-  const of = (name: string, pick: (of: Measures) => number[]): number => medianOf(name, pick);
-  const best = {
-    perSecond: Math.max(...peers.map((name) => of(name, (m) => m.perSecond))),
-    cpuUs: Math.min(...peers.map((name) => of(name, (m) => m.cpuUs))),
-    p99Ms: Math.min(...peers.map((name) => of(name, (m) => m.p99Ms))),
-  };
   const mine = ours ?? '';
+  const roundsOf = (name: string, pick: (of: Measures) => number[]): number[] =>
+    pick(measures.get(name) ?? { perSecond: [], cpuUs: [], p99Ms: [] });
+  // Round by round, so that a slow moment of the machine, which falls on all of a round, cancels out.
+  const ratioTo = (
+    best: (...values: number[]) => number,
+    pick: (of: Measures) => number[],
+  ): number =>
+    round3(
+      sample(
+        roundsOf(mine, pick).map(
+          (value, round) =>
+            value / best(...peers.map((name) => roundsOf(name, pick)[round] ?? Number.NaN)),
+        ),
+      ).median,
+    );
   const report: Report = {
     bench: 'reserve',
-    ratio: round3(of(mine, (m) => m.perSecond) / best.perSecond),
+    ratio: ratioTo(Math.max, (m) => m.perSecond),
     better: 'higher',
     peer: 'one script call per request',
-    redis_cpu_ratio: round3(of(mine, (m) => m.cpuUs) / best.cpuUs),
-    p99_ratio: round3(of(mine, (m) => m.p99Ms) / best.p99Ms),
-    per_s: Math.round(of(mine, (m) => m.perSecond)),
+    redis_cpu_ratio: ratioTo(Math.min, (m) => m.cpuUs),
+    p99_ratio: ratioTo(Math.min, (m) => m.p99Ms),
+    per_s: Math.round(medianOf(mine, (m) => m.perSecond)),
     open_per_s: Math.round(perSecond),
     redis: /redis_version:(\S+)/.exec(await server.ask('INFO', 'server'))?.[1],
     client: versionOf('@redis/client'),
