@@ -1,4 +1,5 @@
 import { addressPrefix } from '../limit/address.ts';
+import type { LimitSpec } from '../limit/algorithm.ts';
 import type { HashSeed } from '../limit/key.ts';
 import type { OverflowLimit } from '../limit/keyed-limiter.ts';
 import { SingleBucket } from '../limit/single-bucket.ts';
@@ -73,19 +74,26 @@ export type ApplyResult =
 
 export class RuleEngine {
   readonly #options: RuleEngineOptions;
-  readonly #ceiling: SingleBucket | undefined;
+  readonly #ceiling: { readonly bucket: SingleBucket; readonly limit: LimitSpec } | undefined;
   #set: RuleSet = noRules;
   #lives: Live[] = [];
   /** By stage, then by `method route`. */
   #places = new Map<string, readonly Live[]>();
   #sweepNext = 0;
+  #ceilingRefused = 0;
 
   constructor(options: RuleEngineOptions, nowUs: number) {
     this.#options = options;
     const { ceiling } = options;
     if (ceiling !== undefined) {
-      this.#ceiling = new SingleBucket(tokenBucket(ceiling.rate, ceiling.burstMilli), nowUs);
+      const bucket = new SingleBucket(tokenBucket(ceiling.rate, ceiling.burstMilli), nowUs);
+      this.#ceiling = { bucket, limit: { algorithm: 'token_bucket', ...ceiling } };
     }
+  }
+
+  /** Requests that the ceiling refused. */
+  get ceilingRefused(): number {
+    return this.#ceilingRefused;
   }
 
   get version(): number {
@@ -136,19 +144,21 @@ export class RuleEngine {
     sink?: DecisionSink,
   ): RuleRefusal | undefined {
     if (stage === 'instance' && this.#ceiling !== undefined) {
-      const waitUs = this.#ceiling.probe(1000, nowUs);
+      const waitUs = this.#ceiling.bucket.probe(1000, nowUs);
       if (waitUs !== 0) {
+        this.#ceilingRefused += 1;
         const base = { ruleId: 'ceiling', reason: 'ceiling', onLimit: 'reject' } as const;
-        return { ...base, waitUs, own: false, rule: undefined };
+        return { ...base, waitUs, own: false, rule: undefined, limit: this.#ceiling.limit };
       }
     }
-    const judged = this.#judge(stage, facts, nowUs, nowMs);
+    const judged = this.#judge(stage, facts, nowUs, nowMs, sink);
     for (const live of judged.asked) {
       if (live.rule.mode === 'shadow' && live.waitUs > 0) live.wouldRefuse += 1;
+      if (live.rule.id === sink?.degradedBy) live.refused += 1;
       live.lease?.wanted(live.costMilli);
     }
     if (judged.refusing === undefined) {
-      if (stage === 'instance') this.#ceiling?.charge(1000);
+      if (stage === 'instance') this.#ceiling?.bucket.charge(1000);
       for (const live of judged.asked) if (live.waitUs === 0) charge(live, nowUs, sink);
     }
     if (sink !== undefined) note(judged.asked, sink.standings);
@@ -175,7 +185,7 @@ export class RuleEngine {
     const { shared } = this.#options;
     const { us, ms } = now();
     if (shared === undefined) return this.decide(stage, facts, us, ms, sink);
-    const first = this.#judge(stage, facts, us, ms);
+    const first = this.#judge(stage, facts, us, ms, sink);
     if (first.refusing !== undefined) return this.decide(stage, facts, us, ms, sink);
     const exact = this.#exactOf(stage, facts, us, ms);
     const [enforced, shadows] = [exact.filter(isEnforced), exact.filter((one) => !isEnforced(one))];
@@ -224,7 +234,13 @@ export class RuleEngine {
   }
 
   /** Asks every rule of the stage that this process can answer for. Charges nothing. */
-  #judge(stage: RuleStage, facts: RequestFacts, nowUs: number, nowMs: number): Judged {
+  #judge(
+    stage: RuleStage,
+    facts: RequestFacts,
+    nowUs: number,
+    nowMs: number,
+    sink: DecisionSink | undefined,
+  ): Judged {
     const asked: Live[] = [];
     let refusing: Live | undefined;
     let reason: RuleReason = 'limit';
@@ -235,6 +251,10 @@ export class RuleEngine {
       const why = this.#probe(live, facts, nowUs);
       asked.push(live);
       if (live.waitUs === 0 || live.rule.mode === 'shadow') continue;
+      if (live.rule.onLimit === 'degrade' && sink?.degrades === true) {
+        sink.degradedBy = live.rule.id;
+        continue;
+      }
       if (refusing === undefined || live.waitUs > refusing.waitUs) {
         refusing = live;
         reason = why;
@@ -328,13 +348,16 @@ export class RuleEngine {
   #refuse(judged: Judged, nowUs: number): RuleRefusal {
     const { refusing: live, reason } = judged;
     if (live === undefined) throw new Error('a refusal has a rule that refuses');
-    const { rule, waitUs, own } = live;
+    const { rule, waitUs } = live;
     live.refused += 1;
+    // Of the shared overflow bucket nothing can be promised.
+    const own = live.own && (reason !== 'limit' || !live.counter.viaOverflow);
     if (reason === 'limit' && live.counter.refused(live.parts, nowUs)) {
       live.penalties += 1;
       this.#options.onPenalty?.(rule, live.parts);
     }
-    return { ruleId: rule.id, reason, waitUs, own, onLimit: rule.onLimit, rule };
+    const limit = live.counter.limitOf(live.parts);
+    return { ruleId: rule.id, reason, waitUs, own, onLimit: rule.onLimit, rule, limit };
   }
 
   /** Rules of the stage that route and method do not exclude, widest first. */

@@ -1,7 +1,7 @@
 import { createAlgorithm } from '../limit/algorithms/create.ts';
 import { formatRate, perSecond, type Rate } from '../limit/rate.ts';
 import { keyText } from './counter.ts';
-import type { Match, Rule, RuleSet } from './model.ts';
+import type { Match, OnLimit, Rule, RuleSet } from './model.ts';
 import { readMethods, readRoutes } from './model.ts';
 import { covers, mayOverlap, type TextPattern } from './pattern.ts';
 import { steadyRate } from './read-limit.ts';
@@ -22,6 +22,8 @@ export interface Judgement {
 /** What is known of the deployment; what is absent is not judged. */
 export interface RuleContext {
   readonly routes?: readonly string[];
+  /** What each of them can do past a limit; one that is not named can only reject. */
+  readonly answers?: Readonly<Record<string, readonly OnLimit[]>>;
   readonly activities?: readonly string[];
   readonly skus?: readonly string[];
   readonly maxInstances?: number;
@@ -50,6 +52,9 @@ export function judgeRules(
       problems.report([...here, 'fail'], found, allowed),
     );
     judgeWaiting(rule, set, (key, found, allowed) =>
+      problems.report([...here, key], found, allowed),
+    );
+    judgeAnswer(rule, set, context, (key, found, allowed) =>
       problems.report([...here, key], found, allowed),
     );
     const { limit } = rule;
@@ -196,6 +201,35 @@ function judgeWaiting(rule: Rule, set: RuleSet, say: Say): void {
   if (waits && rule.scope !== 'instance') {
     say('scope', `${rule.scope} of a limit that waits`, 'instance, or max_wait 0s');
   }
+}
+
+/** Every route that the rule may concern must be able to give its answer. */
+function judgeAnswer(rule: Rule, set: RuleSet, context: RuleContext, say: Say): void {
+  const { routes, answers } = context;
+  const { onLimit } = rule;
+  if (onLimit === 'degrade' && rule.scope === 'exact') {
+    say('on_limit', 'degrade on scope exact', 'scope instance or lease, or reject');
+  }
+  if (routes === undefined || answers === undefined || onLimit === 'reject') return;
+  const can = routes.filter((route) => answers[route]?.includes(onLimit) === true);
+  const cannot = routes.filter(
+    (route) => !can.includes(route) && mayConcern(rule.match, set, route),
+  );
+  if (cannot.length === 0) return;
+  say(
+    'on_limit',
+    `${onLimit} on routes that may be ${cannot.join(', ')}`,
+    can.length === 0
+      ? 'reject: no route here can do that'
+      : `reject, or a match of routes ${can.join(', ')}`,
+  );
+}
+
+function mayConcern(match: Match, set: RuleSet, route: string): boolean {
+  const here = (patterns: readonly TextPattern[]): boolean =>
+    patterns.some((pattern) => pattern.matches(route));
+  if (match.route !== undefined && !here(match.route)) return false;
+  return match.group?.some((name) => here(set.groups.get(name) ?? [])) ?? true;
 }
 
 /** Pairs of which one can never be the one that refuses. */

@@ -1,3 +1,4 @@
+import type { LimitSpec } from '../limit/algorithm.ts';
 import { encodeKey } from '../limit/key.ts';
 import type { WaitUs } from '../limit/token-bucket.ts';
 import type { RuleCounter } from './counter.ts';
@@ -19,6 +20,8 @@ export interface RuleRefusal {
   readonly own: boolean;
   readonly onLimit: OnLimit;
   readonly rule: Rule | undefined;
+  /** The limit that refused: the rule's own, that of a named value, or the ceiling. */
+  readonly limit: LimitSpec;
 }
 
 /** A rule with its counters and its numbers. */
@@ -111,8 +114,15 @@ export function storeAway(exact: readonly Exact[]): RuleRefusal | undefined {
   }
   const { rule } = closed.live;
   closed.live.refused += 1;
-  const reason = 'store_away';
-  return { ruleId: rule.id, reason, waitUs: awayWaitUs, own: false, onLimit: rule.onLimit, rule };
+  return {
+    ruleId: rule.id,
+    reason: 'store_away',
+    waitUs: awayWaitUs,
+    own: false,
+    onLimit: rule.onLimit,
+    rule,
+    limit: rule.limit,
+  };
 }
 
 export function charge(live: Live, nowUs: number, sink: DecisionSink | undefined): void {

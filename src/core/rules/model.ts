@@ -145,6 +145,26 @@ export const routeNames = [
   'page',
 ] as const;
 
+/**
+ * What each route of Sluice can do past a limit. A route that is not named here can only reject.
+ * - `queue` points to the waiting room: where one goes who was about to buy.
+ * - `delay` holds a connection: never in submit, and not where millions ask.
+ * - `degrade` tells what was known last, without asking the stock.
+ * - `challenge` is asked for by a room (`room.challenge`), and `accept_later` needs somebody who keeps
+ *   the request: nothing on this path does.
+ */
+export const routeAnswers: Readonly<Record<string, readonly OnLimit[]>> = {
+  submit: ['reject', 'queue'],
+  pass: ['reject', 'queue', 'delay'],
+  join: ['reject', 'delay'],
+  session: ['reject', 'delay'],
+  order: ['reject', 'delay'],
+  cancel: ['reject', 'delay'],
+  pay: ['reject', 'delay'],
+  callback: ['reject', 'delay'],
+  facts: ['reject', 'delay', 'degrade'],
+};
+
 /** Of those, the ones that change nothing that is sold: all that a rule may fail open on. */
 export const readRoutes: readonly string[] = ['status', 'standing', 'facts', 'page'];
 

@@ -12,6 +12,13 @@ export interface DecisionSink {
   readonly charges: RuleCharge[];
   /** How long the request has to be held back before it goes on, µs: the longest of its pacing rules. */
   delayUs: number;
+  /**
+   * Set by callers that have a cheaper answer: a rule with `on_limit: degrade` that has no room then
+   * names itself in `degradedBy` and stands in the way of nothing, so that the other rules of its
+   * stage are still asked and charged. Without it, such a rule refuses as any other.
+   */
+  readonly degrades?: true;
+  degradedBy?: string;
 }
 
 export interface RuleCharge {
@@ -21,8 +28,10 @@ export interface RuleCharge {
   readonly chargedUs: number;
 }
 
-export function newSink(): DecisionSink {
-  return { standings: [], holds: [], charges: [], delayUs: 0 };
+/** @param degrades see `DecisionSink.degrades` */
+export function newSink(degrades = false): DecisionSink {
+  const sink = { standings: [], holds: [], charges: [], delayUs: 0 };
+  return degrades ? { ...sink, degrades } : sink;
 }
 
 /** Takes charges back, and forgets them, so that saying it twice changes nothing. */
