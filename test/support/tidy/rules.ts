@@ -82,6 +82,7 @@ function floorOf(path: string): string {
 /** Files that touch the world's own time, chance or network, and why they may. */
 export const worldTouchers: Readonly<Record<string, string>> = {
   'src/app/system.ts': 'the real adapters',
+  'src/middleware/system.ts': 'the library in the process of an application',
   'src/sdk/system.ts': 'the client where it runs: browser or Node',
   'src/cli/admin-client.ts': 'a command that asks a running server once and ends',
 };
