@@ -1,6 +1,6 @@
 import type { RoomEvent } from '../core/room/events.ts';
 import { roomStateNames } from '../pipeline/room-keys.ts';
-import type { AdmissionStore } from '../ports/admission-store.ts';
+import type { AdmissionStore, StateFence } from '../ports/admission-store.ts';
 
 /** Another control has decided this room's next step: this one knows less than it thought. */
 export class DeposedError extends Error {
@@ -11,17 +11,26 @@ export class DeposedError extends Error {
 const readAhead = 256;
 
 /**
- * The numbered log of one room's decisions. An event is written only if its number is free, so of two
- * controls that both believe they lead, one gets through and the other learns that it was deposed.
+ * The numbered log of one room's decisions. An event is written only if its number is free and the
+ * room's epoch is still the writer's, so of two controls that both believe they lead, only the later
+ * one gets through and the other learns that it was deposed.
  */
 export class RoomLog {
   readonly #store: Pick<AdmissionStore, 'loadState' | 'saveState'>;
   readonly #activityId: string;
+  readonly #fence: StateFence | undefined;
   #next = 1;
 
-  constructor(store: Pick<AdmissionStore, 'loadState' | 'saveState'>, activityId: string) {
+  /** `epoch` is the writer's own; a log that is only read has none. */
+  constructor(
+    store: Pick<AdmissionStore, 'loadState' | 'saveState'>,
+    activityId: string,
+    epoch?: number,
+  ) {
     this.#store = store;
     this.#activityId = activityId;
+    this.#fence =
+      epoch === undefined ? undefined : { name: roomStateNames.epoch(activityId), version: epoch };
   }
 
   /** Every event so far, in order; the next append follows them. */
@@ -49,8 +58,10 @@ export class RoomLog {
    */
   async append(event: RoomEvent): Promise<void> {
     const name = roomStateNames.event(this.#activityId, this.#next);
-    if (!(await this.#store.saveState(name, JSON.stringify(event), 0))) {
-      throw new DeposedError(`event ${this.#next} of room "${this.#activityId}" is there already`);
+    if (!(await this.#store.saveState(name, JSON.stringify(event), 0, this.#fence))) {
+      throw new DeposedError(
+        `event ${this.#next} of room "${this.#activityId}" is there already, or another leader's to write`,
+      );
     }
     this.#next += 1;
   }

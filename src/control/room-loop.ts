@@ -192,7 +192,7 @@ class OpenRoom {
       commitment: draw.commitment,
       entryCommitment: entry.commitment,
     });
-    const log = new RoomLog(store, activityId);
+    const log = new RoomLog(store, activityId, epoch);
     const room = new OpenRoom(options, breathe, log, model, epoch);
     await room.#replay();
     return room;

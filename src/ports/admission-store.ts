@@ -57,7 +57,17 @@ export interface AdmissionStore {
 
   /** Small durable facts of the control role (secrets, waves): compare-and-set by version. */
   loadState(name: string): Promise<StoredState | undefined>;
-  saveState(name: string, value: string, expectedVersion: number): Promise<boolean>;
+  /**
+   * False, and nothing is written, where the version is another. With a fence also where that other
+   * fact has another version by now: whoever was deposed writes nothing, not even what nobody else
+   * has written. Both names begin with the same two parts (`room/ACTIVITY/…`).
+   */
+  saveState(
+    name: string,
+    value: string,
+    expectedVersion: number,
+    fence?: StateFence,
+  ): Promise<boolean>;
 
   close(): Promise<void>;
 }
@@ -174,6 +184,12 @@ export interface AdmissionCounts {
   readonly left: number;
   readonly claimed: number;
   readonly finished: number;
+}
+
+/** A fact that must still have this version for another to be written. */
+export interface StateFence {
+  readonly name: string;
+  readonly version: number;
 }
 
 export interface StoredState {

@@ -335,6 +335,31 @@ export function admissionStoreContract(
       expect((await store.loadState('room/x'))?.version).toBe(2);
     });
 
+    test('whoever was deposed writes nothing, not even what nobody else has written', async () => {
+      const fence = { name: 'room/x/epoch', version: 1 };
+      expect(await store.saveState('room/x/e/1', 'early', 0, fence)).toBe(false);
+      expect(await store.saveState('room/x/epoch', '1', 0)).toBe(true);
+      expect(await store.saveState('room/x/e/1', 'mine', 0, fence)).toBe(true);
+      expect(await store.saveState('room/x/epoch', '2', 1)).toBe(true);
+      expect(await store.saveState('room/x/e/2', 'late', 0, fence)).toBe(false);
+      expect(await store.loadState('room/x/e/2')).toBeUndefined();
+      expect(await store.saveState('room/x/e/2', 'new', 0, { ...fence, version: 2 })).toBe(true);
+      expect(await store.loadState('room/x/e/1')).toEqual({ value: 'mine', version: 1 });
+    });
+
+    test('an entry that comes again and again keeps its numbers', async () => {
+      await store.join(activity, wish('a'), nowMs);
+      for (let at = 1; at <= 150; at += 1) {
+        const wave = turn('a', { wave: at, skuId: at === 3 ? 'rear' : 'front' });
+        const attempt = at === 3 ? 1 : at < 3 ? at : at - 1;
+        expect(await store.takePass(activity, wave, nowMs + at)).toMatchObject({ attempt });
+      }
+      const rear = turn('a', { wave: 151, skuId: 'rear' });
+      expect(await store.takePass(activity, rear, nowMs + 151)).toMatchObject({ attempt: 2 });
+      expect(await store.endAttempt(activity, entryIdFor('a'), 'front', 149, nowMs)).toBe(true);
+      expect(await store.counts(activity)).toMatchObject({ claimed: 151 });
+    });
+
     if (afterKill === 'forgets') return;
     test('everything answered survives a kill', async () => {
       const { reopen } = under;

@@ -8,6 +8,7 @@ import type {
   JoinRequest,
   LobbyMarker,
   Participant,
+  StateFence,
   StoredState,
   TakePassReply,
   TakePassRequest,
@@ -185,10 +186,17 @@ export class MemoryAdmissionStore implements AdmissionStore {
     return state;
   }
 
-  async saveState(name: string, value: string, expectedVersion: number): Promise<boolean> {
+  async saveState(
+    name: string,
+    value: string,
+    expectedVersion: number,
+    fence?: StateFence,
+  ): Promise<boolean> {
     this.#mustWork();
     const known = this.#states.get(name);
-    if ((known?.version ?? 0) !== expectedVersion) {
+    const fenced =
+      fence !== undefined && (this.#states.get(fence.name)?.version ?? 0) !== fence.version;
+    if (fenced || (known?.version ?? 0) !== expectedVersion) {
       await this.#durable();
       return false;
     }

@@ -11,16 +11,17 @@ import type { SkuKey } from '../../core/activity.ts';
 export interface KeySpec {
   /** Last part of the key. */
   readonly name: string;
-  readonly scope: 'sku' | 'rule' | 'deployment';
+  readonly scope: 'sku' | 'room' | 'group' | 'topic' | 'rule' | 'deployment';
   readonly type: 'hash' | 'set' | 'list' | 'stream' | 'string';
   /** Whose scripts write it. */
-  readonly owner: 'inventory' | 'outbox' | 'limits';
+  readonly owner: 'inventory' | 'outbox' | 'limits' | 'admission' | 'control';
   /** When it goes. */
   readonly life: string;
   readonly holds: string;
 }
 
 const untilForgotten = 'until `forget`, no TTL';
+const keptForAudit = 'for ever, no TTL: the draw is audited from it';
 
 export const keyCatalogue = {
   stock: {
@@ -165,6 +166,70 @@ export const keyCatalogue = {
     holds:
       'a leased budget: `e` epoch, `l` level, `u` its unit, `t s h z` times, `i:INSTANCE` each lease',
   },
+  room: {
+    name: 'room',
+    scope: 'room',
+    type: 'hash',
+    owner: 'admission',
+    life: keptForAudit,
+    holds: 'counters `joined left claimed finished`, and the marker: `lobby` size, `closed` when',
+  },
+  entries: {
+    name: 'entries',
+    scope: 'room',
+    type: 'hash',
+    owner: 'admission',
+    life: keptForAudit,
+    holds: 'entry id → its newest place: sequence, whether it left, when, weight, group, SKUs',
+  },
+  participants: {
+    name: 'participants',
+    scope: 'room',
+    type: 'list',
+    owner: 'admission',
+    life: keptForAudit,
+    holds: 'the participant log: entry id, weight, group, SKUs; the index is the sequence',
+  },
+  claims: {
+    name: 'claims',
+    scope: 'room',
+    type: 'hash',
+    owner: 'admission',
+    life: keptForAudit,
+    holds: 'entry id → its claims, oldest first, at most 128',
+  },
+  changes: {
+    name: 'changes',
+    scope: 'room',
+    type: 'list',
+    owner: 'admission',
+    life: keptForAudit,
+    holds: 'what happened to entries: `l` left, `c` claimed, `e` ended, `f` finished',
+  },
+  states: {
+    name: 'states',
+    scope: 'group',
+    type: 'hash',
+    owner: 'admission',
+    life: keptForAudit,
+    holds: 'name → version, a space, value: secrets, epoch and decisions of one room together',
+  },
+  announced: {
+    name: 'announced',
+    scope: 'topic',
+    type: 'string',
+    owner: 'control',
+    life: 'TTL of the word, seconds, counted from when it was said',
+    holds: 'the last word on a topic, for whoever missed it',
+  },
+  announcer: {
+    name: 'announcer',
+    scope: 'topic',
+    type: 'hash',
+    owner: 'control',
+    life: 'TTL of one day, counted from the last word',
+    holds: '`epoch` and `version` of the last word: an older one is refused',
+  },
   skus: {
     name: 'skus',
     scope: 'deployment',
@@ -192,6 +257,25 @@ export class Keys {
   /** The same part while a rebuild named `token` puts it together. */
   staged(key: SkuKey, token: string, name: KeyName): string {
     return `${this.prefix}:{${key.activityId}/${key.skuId}}:rebuild:${token}:${keyCatalogue[name].name}`;
+  }
+
+  /** A part of one room: all of them in one slot. */
+  room(activityId: string, name: KeyName): string {
+    return `${this.prefix}:{${activityId}}:${keyCatalogue[name].name}`;
+  }
+
+  /**
+   * Where a named fact lies: with all that share the first two parts of its name, `room/ACTIVITY`, so
+   * that one may be written behind another as its fence.
+   */
+  states(factName: string): string {
+    const group = factName.split('/', 2).join('/');
+    return `${this.prefix}:{${group}}:${keyCatalogue.states.name}`;
+  }
+
+  /** What was said last on a topic, and by whom. */
+  topic(topic: string, name: 'announced' | 'announcer'): string {
+    return `${this.prefix}:{${topic}}:${keyCatalogue[name].name}`;
   }
 
   /** A counter of an exact limit; `slot` decides which counters one script may charge together. */

@@ -139,4 +139,25 @@ export const scripts = {
   limitTake: script('limit-take', ['limit'], ['now', 'mode', 'checks']),
   budgetRenew: script('budget-renew', ['budget'], ['now', 'bucket', 'request', 'bounds']),
   budgetRaise: script('budget-raise', ['budget'], ['ttl']),
+  roomJoin: script(
+    'room-join',
+    ['room', 'entries', 'participants'],
+    ['now', 'entry', 'wish', 'most'],
+  ),
+  roomFind: script('room-find', ['room', 'entries'], ['entry']),
+  roomLeave: script('room-leave', ['room', 'entries', 'changes'], ['now', 'entry']),
+  roomClose: script('room-close', ['room'], ['now']),
+  roomPass: script(
+    'room-pass',
+    ['room', 'entries', 'claims', 'changes'],
+    ['now', 'entry', 'sku', 'wave', 'before', 'life', 'renewable', 'most'],
+  ),
+  roomEnd: script('room-end', ['claims', 'changes'], ['now', 'entry', 'sku', 'attempt']),
+  roomFinish: script('room-finish', ['room', 'claims', 'changes'], ['now', 'entry', 'outcome']),
+  stateSave: script('state-save', ['states'], ['name', 'value', 'expected', 'fence', 'standing']),
+  announce: script(
+    'announce',
+    ['announced', 'announcer'],
+    ['epoch', 'version', 'ttl', 'memory', 'channel', 'word'],
+  ),
 } as const satisfies Readonly<Record<string, Script>>;
