@@ -120,6 +120,8 @@ export class RoomModel {
 
   /** Times, caps and stock may be edited; what the order is made of may not, once it exists. */
   useActivity(activity: Activity): void {
+    const cap = activity.room.maxAdmissionsPerSecond;
+    if (cap !== this.#activity.room.maxAdmissionsPerSecond) this.rate.setCeiling(cap);
     this.#activity = activity;
   }
 

@@ -63,18 +63,25 @@ const cycleMs = 1_000;
 
 /** Admissions per second that the sale digests: a ceiling, a floor, and steps between. */
 export class RateGovernor {
-  readonly #ceiling: number;
-  readonly #floor: number;
-  readonly #step: number;
+  #ceiling = 0;
+  #floor = 0;
+  #step = 0;
   #rate: number;
   #calm = 0;
   #cycleAtMs = -Infinity;
 
   constructor(ceilingPerSecond: number) {
+    this.#rate = ceilingPerSecond;
+    this.setCeiling(ceilingPerSecond);
+  }
+
+  /** An edit of the cap: a rate at the old ceiling goes along, any other stays inside the new one. */
+  setCeiling(ceilingPerSecond: number): void {
+    const atCeiling = this.#rate >= this.#ceiling;
     this.#ceiling = ceilingPerSecond;
     this.#floor = Math.max(1, Math.ceil(ceilingPerSecond * 0.02));
     this.#step = Math.max(1, Math.ceil(ceilingPerSecond * 0.1));
-    this.#rate = ceilingPerSecond;
+    this.startAt(atCeiling ? ceilingPerSecond : this.#rate);
   }
 
   /** Goes on from a rate that was found before, so that a restart does not begin at full speed. */
