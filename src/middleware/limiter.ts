@@ -116,17 +116,15 @@ export class RateLimiter<Request, Response = unknown> {
   #decide(request: Request, plain: PlainRequest): Verdict | Promise<Verdict> {
     const { world } = this.#settings;
     const facts = this.#factsOf(request, plain);
-    const sink = newSink();
-    let degraded = false;
+    const sink = newSink(true);
     for (const [at, stage] of ruleStages.entries()) {
       if (this.#engine.needsStore(stage, facts)) {
-        return this.#decideFrom(at, request, facts, sink, degraded);
+        return this.#decideFrom(at, request, facts, sink);
       }
       const refusal = this.#engine.decide(stage, facts, world.monoUs(), world.wallMs(), sink);
-      if (refusal?.onLimit === 'degrade') degraded = true;
-      else if (refusal !== undefined) return this.#refused(request, refusal, sink);
+      if (refusal !== undefined) return this.#refused(request, refusal, sink);
     }
-    return this.#admitted(sink, degraded);
+    return this.#admitted(sink);
   }
 
   /** The same from the nth stage on, where the store is asked. */
@@ -135,26 +133,23 @@ export class RateLimiter<Request, Response = unknown> {
     request: Request,
     facts: RequestFacts,
     sink: DecisionSink,
-    already: boolean,
   ): Promise<Verdict> {
-    let degraded = already;
     const { world } = this.#settings;
     const now = (): { us: number; ms: number } => ({ us: world.monoUs(), ms: world.wallMs() });
     for (const stage of ruleStages.slice(from)) {
       const refusal = await this.#engine.decideShared(stage, facts, now, sink);
-      if (refusal?.onLimit === 'degrade') degraded = true;
-      else if (refusal !== undefined) return this.#refused(request, refusal, sink);
+      if (refusal !== undefined) return this.#refused(request, refusal, sink);
     }
-    return this.#admitted(sink, degraded);
+    return this.#admitted(sink);
   }
 
-  #admitted(sink: DecisionSink, degraded: boolean): Admitted {
+  #admitted(sink: DecisionSink): Admitted {
     const { skipSuccessfulRequests, skipFailedRequests } = this.#options;
     const standings = standingsOf(sink, undefined);
     return {
       admitted: true,
       headers: this.#headers(standings),
-      info: infoOf(standings, this.#settings.world.wallMs(), degraded),
+      info: infoOf(standings, this.#settings.world.wallMs(), sink.degradedBy !== undefined),
       delayMs: Math.ceil(sink.delayUs / 1000),
       finished: (status) => {
         giveBack(sink.holds);

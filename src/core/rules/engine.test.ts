@@ -541,22 +541,3 @@ describe('matching', () => {
     expect(ask(engine, 'budget')?.ruleId).toBe('region');
   });
 });
-
-test('degrade: past the limit a request goes on, marked, and is charged nothing by that rule', () => {
-  const rules = [
-    { id: 'cheap', key: ['user'], limit: { rate: '1/h', burst: 1 }, on_limit: 'degrade' },
-    { id: 'hard', key: ['user'], limit: { rate: '1/h', burst: 3 } },
-  ];
-  const engine = engineOf(rules);
-  const marks = [1, 2, 3, 4].map(() => {
-    const sink = newSink();
-    const refused = engine.decide('person', facts(), 0, 0, sink);
-    return refused?.ruleId ?? sink.degradedBy ?? 'whole';
-  });
-  expect(marks).toEqual(['whole', 'cheap', 'cheap', 'hard']);
-  expect(stat(engine, 'cheap')).toMatchObject({ admitted: 1, degraded: 2, refused: 0 });
-  // Where nobody would see the mark, past the limit is past the limit.
-  expect(ask(engineOf([{ ...rules[0], limit: { rate: '0/s', burst: 0 } }]), 'person')?.ruleId).toBe(
-    'cheap',
-  );
-});

@@ -10,18 +10,18 @@ export interface RequestFacts {
   readonly method: string;
   /** Canonical (limit/address.ts); `unknown` where there is none. */
   readonly address: string;
-  readonly activity?: string;
-  readonly sku?: string;
+  readonly activity?: string | undefined;
+  readonly sku?: string | undefined;
   /** Verified. */
-  readonly user?: string;
+  readonly user?: string | undefined;
   /** Hash of the device header. */
-  readonly device?: string;
+  readonly device?: string | undefined;
   /** The verified pass's id. */
-  readonly pass?: string;
-  readonly quantity?: number;
+  readonly pass?: string | undefined;
+  readonly quantity?: number | undefined;
   readonly risk: Risk;
   /** A repetition of something that was admitted before. */
-  readonly retry?: boolean;
+  readonly retry?: boolean | undefined;
   /** Work that others must make room for. */
   readonly p0?: boolean;
   /** The peer of the connection is one of our proxies: its headers may say what things cost. */
