@@ -1,4 +1,5 @@
 import { type Refusal, refuse } from '../core/decision.ts';
+import { deviceClassOf, networkOf } from '../core/room/measures.ts';
 import type { Person, StandingResult } from '../pipeline/door.ts';
 import { noSuchActivity, noSuchEntry } from './refusals.ts';
 import { type Call, param, personOf } from './route.ts';
@@ -7,7 +8,9 @@ import { type Call, param, personOf } from './route.ts';
 export function doorPerson(call: Call): Person {
   const { userId, personId } = personOf(call);
   const { deviceHash } = call.credentials;
-  return { userId, personId, ...(deviceHash === undefined ? {} : { deviceHash }) };
+  const device = deviceClassOf(call.request.headers['user-agent']);
+  const origin = { device, ...networkOf(call.address) };
+  return { userId, personId, origin, ...(deviceHash === undefined ? {} : { deviceHash }) };
 }
 
 /** By token where one came and holds, else by identity: one store read. */

@@ -1,3 +1,4 @@
+import type { Origin } from '../core/room/measures.ts';
 import type { Standing } from '../wire/standing.ts';
 
 /**
@@ -27,6 +28,8 @@ export interface Person {
   readonly deviceHash?: string;
   /** From a verified claim: weight in a weighted draw, group of a quota. */
   readonly entitlement?: { readonly weight?: number; readonly group?: string };
+  /** For the measures of fairness only. */
+  readonly origin?: Origin;
 }
 
 export interface JoinWish {

@@ -7,6 +7,7 @@ import { nonceOf, pathIdOf } from '../core/pass/path-id.ts';
 import type { Mac } from '../core/pass/path-id.ts';
 import { EntryIdMaker } from '../core/room/draw.ts';
 import { laneKey, normalSkus } from '../core/room/lanes.ts';
+import type { RoomMeasures } from '../core/room/measures.ts';
 import { spread } from '../core/room/pace.ts';
 import type { Place, ReleaseView, Whereabouts } from '../core/room/standing.ts';
 import type { AdmissionStore, Entry } from '../ports/admission-store.ts';
@@ -46,6 +47,8 @@ export interface RoomDoorOptions {
   readonly bindsDevice?: (activityId: string) => boolean;
   /** Needed where an activity demands a challenge. */
   readonly challenges?: ChallengeDesk;
+  /** Told of every new place and pass. */
+  readonly measures?: RoomMeasures;
 }
 
 /**
@@ -91,6 +94,10 @@ export class RoomDoor implements Door {
       await store.leave(activityId, entryId, nowMs);
       ({ created, entry } = await store.join(activityId, request, nowMs));
       at = view.whereabouts(placeOf(entry), activity, nowMs);
+    }
+    if (created) {
+      const arrival = arrivalOf(activity, entry.joinedAtMs);
+      this.#o.measures?.joined(person.origin, person.deviceHash, arrival);
     }
     return {
       kind: 'joined',
@@ -188,6 +195,11 @@ export class RoomDoor implements Door {
             : { kind: 'claimed', wave: turn.wave };
       return this.#notAdmitted(activity, place.place, told, nowMs);
     }
+    if (reply.fresh) {
+      const { joinedAtMs } = place;
+      const arrival = arrivalOf(activity, joinedAtMs);
+      this.#o.measures?.passTaken(person.origin, arrival, reply.attempt, nowMs - joinedAtMs);
+    }
     const nonce = nonceOf(this.#o.nonceMac, activityId, entryId, skuId, reply.attempt);
     const { activityVersion } = activity;
     const pathId = pathIdOf(this.#o.pathMac, { activityId, skuId }, activityVersion);
@@ -272,22 +284,22 @@ export class RoomDoor implements Door {
     entryId: string,
     entryToken: string | undefined,
     nowMs: number,
-  ): { readonly place: Place; readonly skuIds: readonly string[] } | undefined {
+  ): FoundPlace | undefined {
     if (entryToken === undefined) return undefined;
     const expected = { issuer: this.#o.issuer, activityId };
     const read = verifyEntryToken(this.#o.rings.entry, entryToken, expected, nowMs);
     if (read.kind === 'refused' || read.claims.entryId !== entryId) return undefined;
     const slash = read.claims.lane.indexOf('/');
     const skus = slash < 0 ? '' : read.claims.lane.slice(slash + 1);
-    return { place: read.claims, skuIds: skus === '' ? [] : skus.split(',') };
+    const { joinedAtMs } = read.claims;
+    return { place: read.claims, joinedAtMs, skuIds: skus === '' ? [] : skus.split(',') };
   }
 
-  async #placeByStore(
-    activityId: string,
-    entryId: string,
-  ): Promise<{ readonly place: Place; readonly skuIds: readonly string[] } | undefined> {
+  async #placeByStore(activityId: string, entryId: string): Promise<FoundPlace | undefined> {
     const entry = await this.#o.store.findEntry(activityId, entryId);
-    return entry === undefined ? undefined : { place: placeOf(entry), skuIds: entry.skuIds };
+    if (entry === undefined) return undefined;
+    const { joinedAtMs, skuIds } = entry;
+    return { place: placeOf(entry), joinedAtMs, skuIds };
   }
 
   #notAdmitted(
@@ -341,6 +353,19 @@ export class RoomDoor implements Door {
       expiresAtMs: activity.closesAtMs + tokenAfterCloseMs,
     });
   }
+}
+
+interface FoundPlace {
+  readonly place: Place;
+  readonly joinedAtMs: number;
+  readonly skuIds: readonly string[];
+}
+
+/** Where in the lobby's time somebody came: 0 at its opening, 1 at the sale's. */
+function arrivalOf(activity: Activity, joinedAtMs: number): number {
+  const { lobbyOpensAtMs, opensAtMs } = activity;
+  const lobbyMs = opensAtMs - lobbyOpensAtMs;
+  return lobbyMs <= 0 ? 1 : (joinedAtMs - lobbyOpensAtMs) / lobbyMs;
 }
 
 function placeOf(entry: Entry): Place {
