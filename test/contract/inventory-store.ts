@@ -277,10 +277,10 @@ export function inventoryStoreContract(
         const outcomes = await reserve(store, [three, four, one]);
         expect(kinds(outcomes)).toEqual(['reserved', 'limit_reached', 'reserved']);
         const [last] = await reserve(store, [request({ ...person })]);
-        expect(last).toMatchObject({
-          kind: 'limit_reached',
-          live: [{ reservationId: three.reservationId }, { reservationId: one.reservationId }],
-        });
+        if (last?.kind !== 'limit_reached') throw new Error(`${last?.kind}`);
+        expect(last.live.map((each) => each.reservationId).sort()).toEqual(
+          [three.reservationId, one.reservationId].sort(),
+        );
         // What went back no longer counts; a limit of nothing lets nothing through.
         await store.settle(sku, [{ reservationId: three.reservationId, fate: 'released' }], nowMs);
         expect(kinds(await reserve(store, [request({ ...person, quantity: 3 })]))).toEqual([

@@ -63,6 +63,7 @@ export type ReserveOutcome =
   | { readonly kind: 'existing'; readonly record: RequestRecord }
   | { readonly kind: 'conflict' }
   | { readonly kind: 'nonce_used' }
+  /** The person's live records, in no particular order. */
   | { readonly kind: 'limit_reached'; readonly live: readonly RequestRecord[] }
   /** These are not to be had; none named: no `quantity` free seats are beside each other. */
   | { readonly kind: 'seat_taken'; readonly seats: readonly string[] }
