@@ -62,6 +62,7 @@ export class Observatory {
       slots: parts.overload.slots,
       limiters,
       sample: () => this.#sampler?.current,
+      rooms: () => this.#sale?.rooms.reading(),
       reserve: this.#reserve,
     });
   }

@@ -3,14 +3,18 @@ import { RoomLoop } from '../control/room-loop.ts';
 import type { Activity, SkuKey } from '../core/activity.ts';
 import type { Mode } from '../core/overload/mode.ts';
 import { nonceOf } from '../core/pass/path-id.ts';
+import { RoomMeasures } from '../core/room/measures.ts';
 import type { RoomSignals } from '../core/room/model.ts';
+import type { ReleaseState } from '../core/room/release.ts';
 import type { PublicRoom } from '../gateway/deps.ts';
+import { Challenges } from '../pipeline/challenges.ts';
 import { ReleaseStates } from '../pipeline/release-states.ts';
 import { RoomDoor } from '../pipeline/room-door.ts';
 import type { AdmissionStore, FinishOutcome } from '../ports/admission-store.ts';
 import type { Clock, Timers } from '../ports/clock.ts';
 import type { StockMark } from '../ports/inventory-store.ts';
 import type { Random } from '../ports/random.ts';
+import type { RoomsReading } from '../telemetry/room-metrics.ts';
 import type { RoomFacts } from './console-source.ts';
 import type { Keys } from './keys-folder.ts';
 import type { RoomSwitches } from './operator-actions.ts';
@@ -42,6 +46,7 @@ export class Rooms implements RoomSwitches {
   readonly door: RoomDoor;
   readonly #parts: RoomsParts;
   readonly #states: ReleaseStates;
+  readonly #measures = new RoomMeasures();
   readonly #loops: ReadonlyMap<string, RoomLoop>;
   readonly #byId: ReadonlyMap<string, Activity>;
 
@@ -63,6 +68,8 @@ export class Rooms implements RoomSwitches {
       nonceMac: keys.nonceMac,
       issuer: parts.issuer,
       audience: parts.audience,
+      measures: this.#measures,
+      challenges: new Challenges({ ring: keys.rings.challenge, issuer: parts.issuer, random }),
     });
     this.#loops = new Map(
       parts.activities.map((activity) => [
@@ -113,6 +120,26 @@ export class Rooms implements RoomSwitches {
     return {
       commitment: state?.commitment ?? null,
       ...(state === undefined || state.beacon === null ? {} : { beacon: state.beacon.source }),
+    };
+  }
+
+  /** For metrics: fairness of the doors here, and what the release states say. */
+  reading(): RoomsReading {
+    const states = [...this.#byId.keys()].flatMap((activityId) => {
+      const view = this.#states.latest(activityId);
+      return view === undefined ? [] : [view.state];
+    });
+    const total = (of: (state: ReleaseState) => number): number =>
+      states.reduce((all, state) => all + of(state), 0);
+    return {
+      measures: this.#measures.snapshot(),
+      heldRatios: states.flatMap((state) =>
+        state.lanes.flatMap(({ forecast }) => forecast.heldRatio ?? []),
+      ),
+      released: total((state) => state.counts.released),
+      waiting: total((state) => state.counts.waiting),
+      active: total((state) => state.counts.active),
+      missed: total((state) => state.counts.missed),
     };
   }
 

@@ -4,6 +4,8 @@ import type { Mode } from '../core/overload/mode.ts';
 import { Latency } from './latency.ts';
 import { Metrics } from './metrics.ts';
 import type { Tell } from './metrics.ts';
+import { registerRooms } from './room-metrics.ts';
+import type { RoomsReading } from './room-metrics.ts';
 import type { ActivitySample, SaleSample, SkuSample } from './sale-sample.ts';
 
 /** Where the numbers come from: each is read at the moment of a scrape, and must be cheap to read. */
@@ -15,6 +17,8 @@ export interface MetricSources {
   /** Tables of limits in this process, per dimension (`source`, `user`, …). */
   readonly limiters: Readonly<Record<string, LimiterTable>>;
   readonly sample: () => SaleSample | undefined;
+  /** Undefined while no room runs here. */
+  readonly rooms: () => RoomsReading | undefined;
   /** Round trips to the inventory store. */
   readonly reserve: Latency;
 }
@@ -40,6 +44,7 @@ export function registerMetrics(metrics: Metrics, sources: MetricSources): void 
   registerPath(metrics, sources.ledger);
   registerLoad(metrics, sources);
   registerSale(metrics, sources.sample);
+  registerRooms(metrics, sources.rooms, () => sources.ledger().arrivals);
   metrics.histogram(
     {
       name: 'sluice_reserve_seconds',
@@ -58,6 +63,7 @@ export function metricsTable(): string {
     slots: {},
     limiters: {},
     sample: () => undefined,
+    rooms: () => undefined,
     reserve: new Latency(),
   });
   const rows = metrics.catalogue().map(({ name, type, labels, help }) => {

@@ -4,10 +4,12 @@ import { describe, expect, test } from 'vitest';
 import { World } from '../../test/support/world.ts';
 import type { Activity } from '../core/activity.ts';
 import { Ledger } from '../core/ledger/ledger.ts';
+import { RoomMeasures, networkOf } from '../core/room/measures.ts';
 import { metricsTable, registerMetrics } from './catalogue.ts';
 import type { MetricSources } from './catalogue.ts';
 import { Latency } from './latency.ts';
 import { Metrics, labelValue, seriesMax } from './metrics.ts';
+import type { RoomsReading } from './room-metrics.ts';
 import { Sampler, sampleStaleMs, takeSample } from './sale-sample.ts';
 import type { SaleSample } from './sale-sample.ts';
 
@@ -27,6 +29,16 @@ const sample: SaleSample = {
   queue: { depth: 7, oldestAgeMs: 1_500, buried: 1, producedTotal: 20, acknowledgedTotal: 12 },
 };
 
+function rooms(): RoomsReading {
+  const measures = new RoomMeasures();
+  const origin = { device: 'phone', ...networkOf('203.0.113.9') } as const;
+  measures.joined(origin, 'ab'.repeat(32), 0.05);
+  measures.joined(origin, 'ab'.repeat(32), 2);
+  measures.passTaken(origin, 0.05, 1, 45_000);
+  const people = { released: 2, waiting: 3, active: 1, missed: 1 };
+  return { measures: measures.snapshot(), heldRatios: [0.9, 0.8], ...people };
+}
+
 function scene(current: () => SaleSample | undefined = () => sample) {
   const metrics = new Metrics();
   const ledger = new Ledger(() => 0);
@@ -37,6 +49,7 @@ function scene(current: () => SaleSample | undefined = () => sample) {
     slots: { submit: { inflight: 3, limitInForce: 100 } },
     limiters: { user: { entries: 12, overflowTotal: 1 } },
     sample: current,
+    rooms: () => (current() === undefined ? undefined : rooms()),
     reserve,
   };
   registerMetrics(metrics, sources);
@@ -91,6 +104,20 @@ describe('the catalogue', () => {
       'sluice_local_limiter_entries{dimension="user"}': 12,
       'sluice_local_limiter_overflow_total{dimension="user"}': 1,
       'sluice_room_entries{state="joined"}': 9,
+      'sluice_room_people{state="waiting"}': 3,
+      sluice_pass_issued_total: 1,
+      'sluice_admission_rate_by_network_class{class="ipv4"}': 0.5,
+      'sluice_admission_rate_by_device_class{class="phone"}': 0.5,
+      'sluice_admission_rate_by_arrival{tenth="first"}': 1,
+      'sluice_admission_rate_by_arrival{tenth="late"}': 0,
+      'sluice_passes_per_user{pass="one"}': 1,
+      'sluice_accounts_per_device{accounts="two"}': 1,
+      sluice_success_concentration: 0,
+      'sluice_room_wait_seconds_bucket{le="30"}': 0,
+      'sluice_room_wait_seconds_bucket{le="60"}': 1,
+      sluice_room_wait_seconds_sum: 45,
+      sluice_eta_held_ratio: 0.8,
+      sluice_requests_per_released_person: 0,
       'sluice_stock{state="total"}': 15,
       'sluice_stock{state="paid"}': 8,
       sluice_stock_epoch: 5,
@@ -111,7 +138,9 @@ describe('the catalogue', () => {
   test('no data is absent, not zero', () => {
     const metrics = scene(() => undefined).metrics;
     const values = scraped(metrics);
-    expect([...values.keys()].filter((key) => /room|stock|orders|queue/.test(key))).toEqual([]);
+    expect(
+      [...values.keys()].filter((key) => /room|stock|orders|queue|admission|eta|passes/.test(key)),
+    ).toEqual([]);
     expect(metrics.text()).toContain('# TYPE sluice_queue_depth gauge');
   });
 

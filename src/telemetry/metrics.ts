@@ -35,6 +35,16 @@ export class Metrics {
     this.#add(full, () => histogramLines(info.name, latency));
   }
 
+  /** A histogram over counts that are kept elsewhere; the last count is of what is past all bounds. */
+  counted(
+    info: Omit<Described, 'labels'>,
+    bounds: readonly number[],
+    read: () => { readonly counts: readonly number[]; readonly sumS: number } | undefined,
+  ): void {
+    const full: MetricInfo = { ...info, labels: [], type: 'histogram' };
+    this.#add(full, () => countedLines(info.name, bounds, read()));
+  }
+
   /** Everything that can be scraped, in the order of registration: what docs/METRICS.md must list. */
   catalogue(): readonly MetricInfo[] {
     return this.#sources.map(({ info }) => info);
@@ -133,5 +143,25 @@ function histogramLines(name: string, latency: Latency): readonly string[] {
     bucket('+Inf', latency.count),
     `${name}_sum ${latency.sumUs / 1e6}\n`,
     `${name}_count ${latency.count}\n`,
+  ];
+}
+
+function countedLines(
+  name: string,
+  bounds: readonly number[],
+  counted: { readonly counts: readonly number[]; readonly sumS: number } | undefined,
+): readonly string[] {
+  if (counted === undefined) return [];
+  let below = 0;
+  const lines = bounds.map((bound, at) => {
+    below += counted.counts[at] ?? 0;
+    return `${name}_bucket{le="${bound}"} ${below}\n`;
+  });
+  const all = below + (counted.counts[bounds.length] ?? 0);
+  return [
+    ...lines,
+    `${name}_bucket{le="+Inf"} ${all}\n`,
+    `${name}_sum ${counted.sumS}\n`,
+    `${name}_count ${all}\n`,
   ];
 }
