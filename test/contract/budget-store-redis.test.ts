@@ -1,5 +1,6 @@
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import { systemTimers } from '../../src/app/system.ts';
+import { systemClock, systemTimers } from '../../src/app/system.ts';
+import { LeaseHolder } from '../../src/core/limit/lease.ts';
 import { parseRate } from '../../src/core/limit/rate.ts';
 import { OutcomeUnknownError, UnavailableError } from '../../src/ports/errors.ts';
 import { RedisBudgetStore } from '../../src/stores/limits/redis-budget-store.ts';
@@ -160,6 +161,52 @@ describe('on one server', () => {
     await expect(store.take([check])).rejects.toThrow(UnavailableError);
     await server.ask('CONFIG', 'SET', 'maxmemory', '0');
     expect((await store.take([check])).leftMilli).toEqual([4_000]);
+    await store.close();
+  });
+
+  test('a store killed under load and started empty: leases of before are fenced, nothing is admitted twice', async () => {
+    await flush();
+    const store = await open();
+    const shared = { name: 'killed', rate: parseRate('2000/s'), burstMilli: 2_000_000 };
+    const startUs = systemClock.monoUs();
+    const holders = [0, 1].map((at) => new LeaseHolder({ instance: `k${at}`, phase: 0 }, startUs));
+    let [admitted, failures, sawAway] = [0, 0, false];
+    /** Spends all there is, every few ms, and renews when it is time. */
+    const run = async (forMs: number): Promise<void> => {
+      const untilUs = systemClock.monoUs() + forMs * 1000;
+      while (systemClock.monoUs() < untilUs) {
+        for (const holder of holders) {
+          for (let n = 0; n < 20; n += 1) {
+            const answer = holder.spend(1000, systemClock.monoUs());
+            if (answer === 0) admitted += 1;
+            else sawAway ||= answer === 'away';
+          }
+          const request = holder.tick(systemClock.monoUs());
+          if (request === undefined) continue;
+          await store.renew(shared, request).then(
+            (reply) => holder.granted(reply, systemClock.monoUs()),
+            () => {
+              failures += 1;
+              holder.failed(systemClock.monoUs());
+            },
+          );
+        }
+        await new Promise((resolve) => setTimeout(resolve, 5));
+      }
+    };
+    await run(1_500);
+    const epoch = Math.max(...holders.map((holder) => holder.epoch));
+    await server.kill();
+    await run(3_000);
+    expect(failures).toBeGreaterThan(0);
+    expect(sawAway).toBe(true);
+    await server.start();
+    const before = admitted;
+    await run(4_000);
+    expect(admitted).toBeGreaterThan(before);
+    expect(Math.min(...holders.map((holder) => holder.epoch))).toBeGreaterThan(epoch);
+    const seconds = (systemClock.monoUs() - startUs) / 1e6;
+    expect(admitted).toBeLessThanOrEqual(2_000 + 2_000 * seconds);
     await store.close();
   });
 

@@ -373,6 +373,26 @@ describe('many instances', () => {
     expect(result.overAdmitted).toBeGreaterThan(100);
   });
 
+  test.each([2, 3, 10])(
+    '%i nodes, 500/s for all, 800/s offered, a fifth of a second between them: 500/s within 3%%',
+    (instances) => {
+      const result = runLeaseWorld({
+        instances,
+        ratePerSecond: 500,
+        pressure: 1.6,
+        seconds: 60,
+        moveEverySeconds: 0,
+        vanishAtSecond: 0,
+        random: new SeededRandom('nodes'),
+        roundTripUs: 200_000,
+      });
+      expect(result.overAdmitted).toBe(0);
+      expect(result.used).toBeGreaterThan(0.97);
+      // What is above the rate is the burst, which goes once.
+      expect(result.admitted).toBeLessThanOrEqual(500 * 61);
+    },
+  );
+
   test('used, cheap, fair, and soon whole again: the goals in one run', () => {
     for (const ratePerSecond of [2_000, 20_000]) {
       const result = runLeaseWorld({

@@ -71,10 +71,19 @@ export interface Exact {
   readonly check: ExactCheck;
 }
 
-/** Limits of one caller, and of one activity, lie together; so one script charges what belongs together. */
+/** Parts of a key by which limits lie together in a clustered store, the widest first. */
+const slotKinds = ['activity', 'user', 'device', 'pass', 'ip', 'ip_prefix'] as const;
+
+/**
+ * Limits of one activity, and of one caller, lie together: one script charges what belongs together, all
+ * or nothing.
+ */
 export function slotOf(rule: Rule, parts: readonly string[]): string {
-  const at = rule.key.findIndex(({ kind }) => kind === 'activity');
-  return at >= 0 ? `activity:${encodeKey([parts[at] ?? ''])}` : encodeKey([rule.id, ...parts]);
+  for (const kind of slotKinds) {
+    const at = rule.key.findIndex((part) => part.kind === kind);
+    if (at >= 0) return encodeKey([kind, parts[at] ?? '']);
+  }
+  return encodeKey(['rule', rule.id, ...parts]);
 }
 
 /** What a leased budget says, and, where the store is away, what the rule's policy says. */

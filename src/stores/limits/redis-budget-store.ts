@@ -37,6 +37,8 @@ export interface RedisBudgetOptions {
 /** No key lives longer without being used: twice the longest period a rate may have. */
 const lifeMaxMs = 2 * 366 * 86_400_000;
 const budgetLifeLeastMs = 600_000;
+/** Characters of a slot's digest: it only has to spread, the key's own digest tells keys apart. */
+const slotLength = 12;
 
 export class RedisBudgetStore implements BudgetStore {
   readonly #options: RedisBudgetOptions;
@@ -154,7 +156,7 @@ export class RedisBudgetStore implements BudgetStore {
       const check = checks[place];
       if (check === undefined) continue;
       const algorithm = this.#algorithm(check.limit);
-      names.push(keys.limit(check.slot, digestOf(check)));
+      names.push(keys.limit(digestOf(check.slot).slice(0, slotLength), keyDigestOf(check)));
       asked.push([parametersOf(algorithm), check.costMilli, check.keepMilli, lifeMs(algorithm)]);
     }
     const reply = await link.run(scripts.limitTake, names, [
@@ -190,8 +192,11 @@ function bySlot(checks: readonly ExactCheck[]): Iterable<readonly number[]> {
 }
 
 /** Callers' values do not become key names: they are bounded in length and unreadable in the store. */
-function digestOf(check: ExactCheck): string {
-  const text = encodeKey([check.ruleId, ...check.parts]);
+function keyDigestOf(check: ExactCheck): string {
+  return digestOf(encodeKey([check.ruleId, ...check.parts]));
+}
+
+function digestOf(text: string): string {
   return createHash('sha256').update(text).digest('base64url');
 }
 

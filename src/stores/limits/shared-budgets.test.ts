@@ -381,4 +381,27 @@ describe('exact limits', () => {
     for (let n = 0; n < 5; n += 1) expect(await askExact()).toBeUndefined();
     expect(engine.stats()[0]).toMatchObject({ wouldRefuse: 2, refused: 0 });
   });
+
+  test('limits of one caller, and of one activity, lie in one slot: one script charges them together', async () => {
+    const log = { algorithm: 'fixed_window', limit: 3, window: '60s' };
+    const { start, store } = setUp([
+      { id: 'hour', key: ['user'], scope: 'exact', limit: log },
+      { id: 'by-device', key: ['user', 'device'], scope: 'exact', limit: log },
+      { id: 'sale', key: ['activity'], scope: 'exact', limit: log },
+      { id: 'sku', key: ['activity', 'sku'], scope: 'exact', limit: log },
+    ]);
+    const slots: string[] = [];
+    const take = store.take;
+    store.take = (checks) => {
+      slots.push(...checks.map(({ ruleId, slot }) => `${ruleId} ${slot}`));
+      return take(checks);
+    };
+    await start().askExact(facts({ sku: 'shoe', device: 'd' }));
+    expect(slots).toEqual([
+      'sale 8:activity4:drop',
+      'sku 8:activity4:drop',
+      'hour 4:user2:u1',
+      'by-device 4:user2:u1',
+    ]);
+  });
 });
