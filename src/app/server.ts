@@ -5,6 +5,7 @@ import { openActivities } from '../config/first-starts.ts';
 import { ensureAdminToken } from '../control/admin/admin-token.ts';
 import { type AdminServer, createAdminServer } from '../control/admin/server.ts';
 import { OverloadLoop, overloadDefaults } from '../control/overload-loop.ts';
+import { auditLines } from '../control/room-audit.ts';
 import { perSecond } from '../core/limit/rate.ts';
 import { type DataFolder, openDataFolder } from '../stores/data-folder.ts';
 import { EventLog } from '../telemetry/log.ts';
@@ -153,6 +154,10 @@ async function start(
       onUnitsDue: () => sale.workers.expiry.nudge(),
     }),
     audit: stores.orders.audit,
+    drawAudit: (id) => {
+      const activity = sale.activities.get(id);
+      return activity === undefined ? undefined : auditLines(stores.admission, activity);
+    },
     metrics: () => observatory.metrics(),
     orders: ordersDesk(stores.orders, clock),
     commands: adminCommands({

@@ -14,6 +14,12 @@ import { type AdminServer, createAdminServer } from './server.ts';
 import type { ActionReply, OperatorAction, Overview } from './source.ts';
 import { toWire } from './wire.ts';
 
+async function* audited(activityId: string): AsyncGenerator<string> {
+  if (activityId === 'early') throw new Error('room "early" has not been drawn yet');
+  yield '["p","A"]\n';
+  yield '["end",1,"00"]\n';
+}
+
 export function overviewAt(takenAtMs: number, scale: number): Overview {
   return {
     takenAtMs,
@@ -100,6 +106,7 @@ beforeEach(async () => {
       },
     },
     audit: { append: async (row) => void rows.push(row), list: async () => rows },
+    drawAudit: (activityId) => (activityId === 'none' ? undefined : audited(activityId)),
     orders: {
       search: async ({ after, limit }) => {
         const from = Number(after ?? 0);
@@ -463,6 +470,22 @@ describe('exports', () => {
       (await fetch(`${base}/admin/v1/exports/orders.csv`, { headers: { cookie: viewer } })).status,
     ).toBe(403);
     expect((await fetch(`${base}/admin/v1/exports/users.csv`, { headers })).status).toBe(404);
+  });
+});
+
+describe('the audit of a draw', () => {
+  it('is a file for whoever may look, and none before the draw', async () => {
+    const headers = { cookie: await signIn('viewer') };
+    const reply = await fetch(`${base}/admin/v1/draws/concert/audit`, { headers });
+    expect(reply.headers.get('content-disposition')).toContain('draw-concert.jsonl');
+    expect(await reply.text()).toBe('["p","A"]\n["end",1,"00"]\n');
+    const early = await fetch(`${base}/admin/v1/draws/early/audit`, { headers });
+    expect([early.status, await early.text()]).toEqual([
+      409,
+      expect.stringContaining('has not been drawn'),
+    ]);
+    expect((await fetch(`${base}/admin/v1/draws/none/audit`, { headers })).status).toBe(404);
+    expect((await fetch(`${base}/admin/v1/draws/concert/audit`)).status).toBe(401);
   });
 });
 

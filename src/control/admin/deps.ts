@@ -18,6 +18,8 @@ export interface AdminDeps {
   readonly actions?: OperatorActions;
   readonly orders?: OrdersDesk;
   readonly audit: AuditLog;
+  /** The audit file of an activity's draw, line by line; throws before there is a draw. */
+  readonly drawAudit?: (activityId: string) => AsyncGenerator<string> | undefined;
   /** The flow ledger of this process, and every SKU's units, read from the stores when asked. */
   readonly accounts?: {
     ledger(): LedgerSnapshot;

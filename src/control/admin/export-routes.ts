@@ -21,6 +21,7 @@ type ExportName = (typeof names)[number];
  */
 export function registerExportRoutes(app: FastifyInstance, context: AdminContext): void {
   const { deps } = context;
+  registerDrawAudit(app, context);
 
   app.get<{ Params: { file: string } }>('/admin/v1/exports/:file', async (request, reply) => {
     const who = context.admit(request, reply, 'operator');
@@ -47,6 +48,40 @@ export function registerExportRoutes(app: FastifyInstance, context: AdminContext
       .header('content-disposition', `attachment; filename="${name}.csv"`)
       .send(Readable.from(lines, { encoding: 'utf8', highWaterMark: pageSize }));
   });
+}
+
+/** The draw's audit names nobody; a viewer may have it, and hand it on. */
+function registerDrawAudit(app: FastifyInstance, context: AdminContext): void {
+  app.get<{ Params: { activityId: string } }>(
+    '/admin/v1/draws/:activityId/audit',
+    async (request, reply) => {
+      if (context.admit(request, reply, 'viewer') === undefined) return reply;
+      const { activityId } = request.params;
+      const lines = context.deps.drawAudit?.(activityId);
+      if (lines === undefined)
+        return problem(reply, 404, 'NOT_FOUND', `No activity "${activityId}".`);
+      let first: IteratorResult<string>;
+      try {
+        first = await lines.next();
+      } catch (error) {
+        const why = error instanceof Error ? error.message : 'the draw cannot be read';
+        return problem(reply, 409, 'NOT_OPEN', why);
+      }
+      return reply
+        .header('content-type', 'application/jsonl; charset=utf-8')
+        .header('content-disposition', `attachment; filename="draw-${activityId}.jsonl"`)
+        .send(Readable.from(chain(first, lines), { encoding: 'utf8', highWaterMark: pageSize }));
+    },
+  );
+}
+
+async function* chain(
+  first: IteratorResult<string>,
+  rest: AsyncGenerator<string>,
+): AsyncGenerator<string> {
+  if (first.done === true) return;
+  yield first.value;
+  yield* rest;
 }
 
 async function* auditLines(audit: AuditLog): AsyncGenerator<string> {
