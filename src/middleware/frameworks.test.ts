@@ -206,14 +206,22 @@ describe.each(Object.entries(frameworks))('%s', (_name, start) => {
 
   test('other paths, 404s and failures carry the fields too; failures can be left uncounted', async () => {
     running = await start({ limit: 2, window: '1h', skipFailedRequests: true });
+    // A response is over for the client a moment before it is over for the server: asked again until
+    // the charge of the one before has come back.
+    const ask = async (path: string): Promise<Response> => {
+      for (let tries = 0; ; tries += 1) {
+        const answer = await get(path);
+        if (answer.status !== 429 || tries > 200) return answer;
+      }
+    };
     for (let n = 0; n < 4; n += 1) {
-      const failed = await get('/fail');
+      const failed = await ask('/fail');
       expect(failed.status).toBe(500);
       expect(failed.headers.get('ratelimit')).toContain('"default"');
-      // The response is over for the client a moment before it is over for the server.
-      await new Promise((resolve) => setTimeout(resolve, 20));
     }
-    expect((await get('/?a=1')).status).toBe(200);
+    expect((await ask('/?a=1')).status).toBe(200);
+    expect((await ask('/?a=1')).status).toBe(200);
+    expect((await get('/?a=1')).status).toBe(429);
   });
 
   test('a forwarded address is believed from a trusted proxy alone', async () => {

@@ -66,13 +66,24 @@ function setUp(rules: unknown, emergencyTokens = 50) {
     new MemoryBudgetStore({ clock: world, timers: world, hashSeed: seed }),
   );
   const troubles: unknown[] = [];
+  const pending: Promise<unknown>[] = [];
+  /** Files do not live in virtual time: what was asked of them is waited for. */
+  const tracked = <Result>(work: Promise<Result>): Promise<Result> => {
+    pending.push(work.catch(() => undefined));
+    return work;
+  };
   const start = () => {
+    const file = new EmergencyFile(folder);
     const shared = new SharedBudgets({
       store,
       clock: world,
       timers: world,
       random: new SeededRandom('shared'),
-      ledger: new EmergencyFile(folder),
+      ledger: {
+        arm: (budget, epoch) => tracked(file.arm(budget, epoch)),
+        spend: (budget) => tracked(file.spend(budget)),
+        rearm: (budget) => tracked(file.rearm(budget)),
+      },
       emergencyTokens,
       onTrouble: (error) => troubles.push(error),
     });
@@ -95,10 +106,10 @@ function setUp(rules: unknown, emergencyTokens = 50) {
     }
     return admitted;
   };
-  /** Lets file operations, which do not live in virtual time, come to their end. */
+  /** Lets everything that has been asked of the disk come to its end. */
   const settle = async (): Promise<void> => {
-    for (let n = 0; n < 20; n += 1) {
-      await new Promise((resolve) => setTimeout(resolve, 5));
+    for (let n = 0; n < 10; n += 1) {
+      await Promise.all(pending.splice(0));
       await world.advance(25);
     }
   };
