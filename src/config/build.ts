@@ -8,6 +8,7 @@ import type {
   IdentityOptions,
   PlannedInstant,
   ServerOptions,
+  StoreOptions,
 } from './config.ts';
 import { quoted } from './problems.ts';
 import type { Written, WrittenActivity } from './schema.ts';
@@ -19,7 +20,9 @@ import {
   parseInstant,
   parseNetwork,
   parsePrice,
+  parseRedis,
   readRate,
+  withoutLogin,
 } from './values.ts';
 
 /** Longest that stock may be locked without payment. */
@@ -42,6 +45,7 @@ export function buildConfig(
   nowMs: number,
 ): Config | undefined {
   const server = clean(['server']) ? buildServer(written, report) : undefined;
+  const stores = clean(['stores']) ? buildStores(written, report) : undefined;
   const identity = clean(['identity']) ? buildIdentity(written, report) : undefined;
   reportRepeats(written.activities, ['activities'], report);
   const activities = written.activities.flatMap((one, at) => {
@@ -49,11 +53,12 @@ export function buildConfig(
     reportRepeats(one.skus, [...path, 'skus'], report);
     return buildActivity(one, path, report, clean, nowMs) ?? [];
   });
-  if (server === undefined || identity === undefined || !clean([])) return undefined;
+  if (server === undefined || stores === undefined || identity === undefined || !clean([]))
+    return undefined;
   return {
     server,
     dataFolder: written.data,
-    stores: written.stores,
+    stores,
     identity,
     activities,
     budgets: { backlogMax: written.budgets.backlog },
@@ -98,6 +103,33 @@ function buildServer({ server }: Written, report: Report): ServerOptions {
     region: server.region,
     ceiling: sure(readRate(server.ceiling), server.ceiling),
     maxConnections: server.max_connections,
+  };
+}
+
+function buildStores({ stores }: Written, report: Report): StoreOptions {
+  const place = (text: string): StoreOptions['admission'] =>
+    text === 'memory' ? { kind: 'memory' } : sure(parseRedis(text), withoutLogin(text));
+  const inventory = place(stores.inventory);
+  if (inventory.kind === 'memory' && stores.queue === 'redis-streams')
+    report(
+      ['stores', 'queue'],
+      'redis-streams with inventory: memory',
+      'memory, or an inventory in Redis: the message is written in the same step as the reservation, so both lie in one store',
+    );
+  if (inventory.kind === 'redis' && stores.queue === 'memory')
+    report(
+      ['stores', 'queue'],
+      'memory with an inventory in Redis',
+      'redis-streams: the message is written in the same step as the reservation, so both lie in one store',
+    );
+  return {
+    admission: place(stores.admission),
+    inventory,
+    orders:
+      stores.orders === 'pglite' ? { kind: 'pglite' } : { kind: 'postgres', url: stores.orders },
+    queue: stores.queue,
+    prefix: stores.prefix,
+    fsync: stores.fsync,
   };
 }
 

@@ -4,7 +4,7 @@ import { schemaNode } from './schema.ts';
 import type { Node, Written } from './schema.ts';
 import { pathText, unresolved } from './source.ts';
 import type { Path, Source } from './source.ts';
-import { kinds } from './values.ts';
+import { kinds, withoutLogin } from './values.ts';
 
 /** Variables whose names look like this are never quoted, wherever they were put by mistake. */
 const secretName = /secret|token|pass|key|credential|auth/i;
@@ -89,7 +89,9 @@ export function checkAgainstSchema(source: Source, report: Report): Written {
       return typeof value === 'string'
         ? `a secret of ${value.length} characters${from}`
         : `a secret that is no text${from}`;
-    return `${quoted(value)}${from}`;
+    // What should be a URL and is not may hold a password all the same.
+    const shown = node['x-url'] === true && typeof value === 'string' ? withoutLogin(value) : value;
+    return `${quoted(shown)}${from}`;
   };
 
   return walk(schemaNode, source.value ?? {}, []) as Written;

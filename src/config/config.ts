@@ -32,11 +32,26 @@ export interface ServerOptions {
   readonly maxConnections: number;
 }
 
+export type MemoryOrRedis =
+  | { readonly kind: 'memory' }
+  | {
+      readonly kind: 'redis';
+      /** One server, or some nodes of a cluster. Never logged: a password may stand in them. */
+      readonly urls: readonly string[];
+      readonly cluster: boolean;
+    };
+
+export type PgliteOrPostgres =
+  | { readonly kind: 'pglite' }
+  | { readonly kind: 'postgres'; readonly url: string };
+
 export interface StoreOptions {
-  readonly admission: 'memory';
-  readonly inventory: 'memory';
-  readonly orders: 'pglite';
-  readonly queue: 'memory';
+  readonly admission: MemoryOrRedis;
+  readonly inventory: MemoryOrRedis;
+  readonly orders: PgliteOrPostgres;
+  readonly queue: 'memory' | 'redis-streams';
+  /** First part of every key in Redis. */
+  readonly prefix: string;
   /** `always`: on disk before the answer. `os`: handed to the operating system before the answer. */
   readonly fsync: 'always' | 'os';
 }
@@ -60,6 +75,19 @@ export type IdentityOptions =
       readonly userClaim: string;
       readonly personClaim: string;
     };
+
+/**
+ * Why several processes cannot share these stores, in words; undefined where they can. What is in the
+ * memory or the data folder of one process, no other can see.
+ */
+export function ofOneProcess(stores: StoreOptions): string | undefined {
+  const own = [
+    ...(stores.admission.kind === 'memory' ? ['stores.admission: memory'] : []),
+    ...(stores.inventory.kind === 'memory' ? ['stores.inventory: memory'] : []),
+    ...(stores.orders.kind === 'pglite' ? ['stores.orders: pglite'] : []),
+  ];
+  return own.length === 0 ? undefined : own.join(', ');
+}
 
 /** At an instant, or so long after the first start. */
 export type PlannedInstant =

@@ -340,7 +340,20 @@ describe('the schema', () => {
     const value = fc.oneof(
       fc.integer({ min: -2, max: 70_000 }),
       fc.boolean(),
-      fc.constantFrom('', 'draw', 'fifo', '+5s', '10/s', 'x', '10.0.0.0/8', 'demo', 'os', '1 EUR'),
+      fc.constantFrom(
+        '',
+        'draw',
+        'fifo',
+        '+5s',
+        '10/s',
+        'x',
+        '10.0.0.0/8',
+        'demo',
+        'os',
+        '1 EUR',
+        'memory',
+        'redis://h',
+      ),
       fc.constant([]),
       fc.constant({}),
     );
@@ -362,7 +375,7 @@ describe('the schema', () => {
           expect(validate(config)).toBe(true);
         }
       }),
-      { numRuns: 400 },
+      { numRuns: 800 },
     );
     expect(accepted).toBeGreaterThan(20);
   });

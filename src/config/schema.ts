@@ -12,7 +12,7 @@ import type { Kind, KindName } from './values.ts';
  *
  * A property with a `default` may be left out, and is present after checking; one that is `Optional`
  * may be absent; any other must be written. `x-kind` names a language of values.ts; `x-secret` marks
- * what is never shown.
+ * what is never shown, `x-url` what is shown without its password.
  */
 
 const text = (kind: KindName, description: string, more: TSchemaOptions = {}) => {
@@ -68,10 +68,33 @@ const server = Type.Object(
 
 const stores = Type.Object(
   {
-    admission: choice(['memory'], 'Entries, claims and limits: in memory, journaled.', 'memory'),
-    inventory: choice(['memory'], 'Stock and reservations: in memory, journaled.', 'memory'),
-    orders: choice(['pglite'], 'Orders, payments, audit: PostgreSQL in the data folder.', 'pglite'),
-    queue: choice(['memory'], 'From reservation to order: in memory, journaled.', 'memory'),
+    admission: text(
+      'memory_or_redis',
+      'Entries, claims, limits, and what processes tell each other. `memory` is journaled in the data folder, and of one process alone.',
+      { default: 'memory', 'x-url': true },
+    ),
+    inventory: text(
+      'memory_or_redis',
+      'Stock and reservations; its server must not evict (`maxmemory-policy noeviction`). `memory` is journaled in the data folder, and of one process alone.',
+      { default: 'memory', 'x-url': true },
+    ),
+    orders: text(
+      'pglite_or_postgres',
+      'Orders, payments, audit, and who leads. `pglite` is PostgreSQL in the data folder, and of one process alone.',
+      { default: 'pglite', 'x-url': true },
+    ),
+    queue: choice(
+      ['memory', 'redis-streams'],
+      'From reservation to order. It lies where the inventory lies, because the message is written in the same step as the reservation: `memory` with `memory`, `redis-streams` with Redis.',
+      'memory',
+    ),
+    prefix: text(
+      'id',
+      'First part of every key in Redis: two deployments on one server need two.',
+      {
+        default: 'sluice',
+      },
+    ),
     fsync: choice(
       ['always', 'os'],
       '`always`: on disk before the answer, so that even a power cut loses nothing answered. `os`: handed to the operating system, so that a killed process loses nothing.',
@@ -315,6 +338,8 @@ export interface Node {
   readonly pattern?: string;
   readonly 'x-kind'?: KindName;
   readonly 'x-secret'?: boolean;
+  /** A URL that may hold a password: shown without it. */
+  readonly 'x-url'?: boolean;
 }
 
 /** The schema as plain JSON. */

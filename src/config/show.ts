@@ -2,6 +2,7 @@ import { stringify } from 'yaml';
 import { allowedOf } from './check.ts';
 import { schemaNode } from './schema.ts';
 import type { Node, Written } from './schema.ts';
+import { withoutLogin } from './values.ts';
 
 /** What stands in place of a secret, wherever a configuration is shown. */
 export const hiddenSecret = '(hidden)';
@@ -19,6 +20,7 @@ export function showYaml(written: Written): string {
 function hide(node: Node, value: unknown): unknown {
   if (value === undefined) return undefined;
   if (node['x-secret'] === true) return hiddenSecret;
+  if (node['x-url'] === true && typeof value === 'string') return withoutLogin(value);
   if (Array.isArray(value)) {
     const { items } = node;
     return items === undefined ? [] : value.map((item) => hide(items, item));

@@ -233,6 +233,48 @@ export function isSafeUrl(text: string): boolean {
   return url.protocol === 'http:' && ['localhost', '127.0.0.1', '[::1]'].includes(url.hostname);
 }
 
+/** Redis as a configuration names it: one server, or nodes of a cluster from which all are found. */
+export interface RedisPlace {
+  readonly kind: 'redis';
+  /** `redis://` or `rediss://`, one for each node named. */
+  readonly urls: readonly string[];
+  readonly cluster: boolean;
+}
+
+const redisNodesMax = 64;
+
+/** `redis://host:6379/0`, `rediss://…`, or `redis-cluster://user:password@host1:7000,host2:7000`. */
+export function parseRedis(text: string): RedisPlace | undefined {
+  const cluster = /^redis-cluster:\/\/(?:([^@/]*)@)?([^/@]+)\/?$/.exec(text);
+  if (cluster !== null) {
+    const [, login, nodes = ''] = cluster;
+    const urls = nodes.split(',').map((node) => {
+      const at = login === undefined ? node : `${login}@${node}`;
+      return `redis://${at}`;
+    });
+    const good = urls.length <= redisNodesMax && urls.every((url) => isServerUrl(url, ['redis:']));
+    return good ? { kind: 'redis', urls, cluster: true } : undefined;
+  }
+  if (!isServerUrl(text, ['redis:', 'rediss:'])) return undefined;
+  return { kind: 'redis', urls: [text], cluster: false };
+}
+
+/** `postgres://user:password@host:5432/database` */
+export function isPostgresUrl(text: string): boolean {
+  return isServerUrl(text, ['postgres:', 'postgresql:']) && new URL(text).pathname.length > 1;
+}
+
+function isServerUrl(text: string, protocols: readonly string[]): boolean {
+  if (/\s/.test(text) || !URL.canParse(text)) return false;
+  const url = new URL(text);
+  return protocols.includes(url.protocol) && url.hostname !== '' && url.hash === '';
+}
+
+/** The same text with the user and password of a URL in it hidden. */
+export function withoutLogin(text: string): string {
+  return text.replace(/\/\/[^/]*@/, '//***@');
+}
+
 /** One kind of text: what is allowed in words, a pattern for editors, and the true test. */
 export interface Kind {
   readonly allowed: string;
@@ -279,6 +321,15 @@ export const kinds = {
   host: {
     allowed: 'an address or a host name to listen on, such as 127.0.0.1, :: or localhost',
     accepts: isHost,
+  },
+  memory_or_redis: {
+    allowed:
+      'memory, redis://host:port, rediss://host:port (TLS), or redis-cluster://host:port,host:port; with user:password@ before the host where there is one',
+    accepts: (text: string) => text === 'memory' || parseRedis(text) !== undefined,
+  },
+  pglite_or_postgres: {
+    allowed: 'pglite, or postgres://user:password@host:port/database',
+    accepts: (text: string) => text === 'pglite' || isPostgresUrl(text),
   },
   url: {
     allowed: 'an https:// address without credentials in it (http:// to this machine alone)',
