@@ -52,6 +52,7 @@ export class Column {
 /** Bytes of an entry id. */
 export const entryIdBytes = 16;
 const entryIdLength = 22;
+const entryIdWords = entryIdBytes / 4;
 
 /** Share of a table in use before it grows, and by how much: four bytes a slot, a million slots. */
 const loadMax = 0.8;
@@ -64,15 +65,18 @@ const growth = 1.3;
  * grows moves a few thousand rows and not a million. Ids are MACs and therefore spread by themselves.
  */
 export class EntryIds {
-  readonly #chunks: Buffer[] = [];
+  /** Four words a row, and the same memory as bytes. */
+  readonly #words: Uint32Array[] = [];
+  readonly #bytes: Buffer[] = [];
   readonly #tables: Uint32Array[] = Array.from({ length: 256 }, () => new Uint32Array(16));
   readonly #used = new Uint32Array(256);
-  readonly #wanted = Buffer.alloc(entryIdBytes);
+  readonly #wantedBytes = new Uint8Array(entryIdBytes);
+  readonly #wanted = new Uint32Array(this.#wantedBytes.buffer);
 
   /** The newest row of `id`, or -1. */
   find(id: string): number {
     if (!this.#read(id)) return -1;
-    const table = this.#tables[this.#wanted[0] ?? 0] ?? noTable;
+    const table = this.#tables[this.#wantedBytes[0] ?? 0] ?? noTable;
     return (table[this.#slot(table)] ?? 0) - 1;
   }
 
@@ -83,13 +87,14 @@ export class EntryIds {
         `entry id "${id}" is not ${entryIdBytes} bytes in base64url (${entryIdLength} characters)`,
       );
     }
-    let chunk = this.#chunks[row >>> chunkBits];
-    if (chunk === undefined) {
-      chunk = Buffer.alloc(chunkRows * entryIdBytes);
-      this.#chunks[row >>> chunkBits] = chunk;
+    let words = this.#words[row >>> chunkBits];
+    if (words === undefined) {
+      words = new Uint32Array(chunkRows * entryIdWords);
+      this.#words[row >>> chunkBits] = words;
+      this.#bytes[row >>> chunkBits] = Buffer.from(words.buffer);
     }
-    this.#wanted.copy(chunk, (row & chunkMask) * entryIdBytes);
-    const which = this.#wanted[0] ?? 0;
+    words.set(this.#wanted, (row & chunkMask) * entryIdWords);
+    const which = this.#wantedBytes[0] ?? 0;
     let table = this.#tables[which] ?? noTable;
     let slot = this.#slot(table);
     if ((table[slot] ?? 0) === 0) {
@@ -106,16 +111,17 @@ export class EntryIds {
 
   at(row: number): string {
     const from = (row & chunkMask) * entryIdBytes;
-    return this.#chunks[row >>> chunkBits]?.toString('base64url', from, from + entryIdBytes) ?? '';
+    return this.#bytes[row >>> chunkBits]?.toString('base64url', from, from + entryIdBytes) ?? '';
   }
 
   #read(id: string): boolean {
-    return id.length === entryIdLength && decodeBase64UrlInto(id, this.#wanted, 0);
+    return id.length === entryIdLength && decodeBase64UrlInto(id, this.#wantedBytes, 0);
   }
 
   /** Where the wanted id is in its table, or the free slot where it would be. */
   #slot(table: Uint32Array): number {
-    let slot = this.#wanted.readUInt32LE(1) % table.length;
+    // The first word chose the table by its first byte; the second is as good as any.
+    let slot = (this.#wanted[1] ?? 0) % table.length;
     for (;;) {
       const found = table[slot] ?? 0;
       if (found === 0 || this.#isWanted(found - 1)) return slot;
@@ -124,11 +130,15 @@ export class EntryIds {
   }
 
   #isWanted(row: number): boolean {
-    const from = (row & chunkMask) * entryIdBytes;
-    const chunk = this.#chunks[row >>> chunkBits];
+    const words = this.#words[row >>> chunkBits];
+    const from = (row & chunkMask) * entryIdWords;
+    const wanted = this.#wanted;
     return (
-      chunk !== undefined &&
-      this.#wanted.compare(chunk, from, from + entryIdBytes, 0, entryIdBytes) === 0
+      words !== undefined &&
+      words[from] === wanted[0] &&
+      words[from + 1] === wanted[1] &&
+      words[from + 2] === wanted[2] &&
+      words[from + 3] === wanted[3]
     );
   }
 
@@ -136,8 +146,9 @@ export class EntryIds {
     const next = new Uint32Array(Math.ceil(table.length * growth));
     for (const found of table) {
       if (found === 0) continue;
-      const from = ((found - 1) & chunkMask) * entryIdBytes;
-      this.#chunks[(found - 1) >>> chunkBits]?.copy(this.#wanted, 0, from, from + entryIdBytes);
+      const from = ((found - 1) & chunkMask) * entryIdWords;
+      const words = this.#words[(found - 1) >>> chunkBits];
+      if (words !== undefined) this.#wanted.set(words.subarray(from, from + entryIdWords));
       next[this.#slot(next)] = found;
     }
     return next;
