@@ -96,7 +96,7 @@ export class Bots {
     if (kind !== 'replayer' || dossier.firstPass !== undefined) return;
     dossier.firstPass = { pass, nonce, submitPath };
     for (let i = 0; i < replays; i += 1) {
-      scene.later(1_500 + i * 700, { kind: 'attack', person, detail: i });
+      scene.later(1_500 + i * 1_100, { kind: 'attack', person, detail: i });
     }
   }
 

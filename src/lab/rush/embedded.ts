@@ -30,7 +30,8 @@ export interface EmbeddedServer {
 const startAllowanceMs = 5_000;
 const startMaxMs = 60_000;
 const stopMaxMs = 15_000;
-const claimWindowMs = 20_000;
+/** Polls of the whole room: what a small machine answers beside everything else. */
+const pollsPerSecond = 3_000;
 
 /**
  * Where the crowd's connections come from: on Linux all of 127/8 is this machine, and the embedded
@@ -80,10 +81,9 @@ export function embeddedConfig(options: RushOptions, dataFolder: string, nowMs: 
         room: {
           mode: 'draw',
           pass_life: '15s',
-          claim_window: `${claimWindowMs}ms`,
+          claim_window: `${claimWindowMs(options)}ms`,
           max_admissions: `${admissionsPerSecond(options)}/s`,
-          // What a small machine answers beside everything else.
-          poll_budget: '3000/s',
+          poll_budget: `${pollsPerSecond}/s`,
           max_active: Math.max(1_000, options.stock * 2),
         },
         payment: { deadline: `${scenario.paymentDeadlineMs}ms`, grace: '2s' },
@@ -96,6 +96,11 @@ export function embeddedConfig(options: RushOptions, dataFolder: string, nowMs: 
 /** Two thirds of the crowd stand in the lobby when the sale opens; the rest come late. */
 function opensAt(options: RushOptions, nowMs: number): number {
   return nowMs + startAllowanceMs + Math.round(options.overMs * 0.65);
+}
+
+/** Long enough for everybody's next look, whatever the size of the room. */
+function claimWindowMs({ people }: RushOptions): number {
+  return Math.max(8_000, Math.round((people / pollsPerSecond) * 2_500));
 }
 
 function admissionsPerSecond(options: RushOptions): number {
@@ -142,7 +147,10 @@ export async function startEmbedded(
       adminToken: readToken(dataFolder),
       activityId: options.activity ?? 'rush',
       opensAtMs: opensAt(options, nowMs),
-      admission: { perSecond: admissionsPerSecond(options), claimWindowMs },
+      admission: {
+        perSecond: admissionsPerSecond(options),
+        claimWindowMs: claimWindowMs(options),
+      },
       peakMib: () => peakMibOf(child.pid),
       died: () => ended,
       stop: async () => {

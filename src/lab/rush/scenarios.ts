@@ -64,7 +64,7 @@ const base: Scenario = {
   impatient: 0.05,
   hopeful: 0.15,
   loudPerSecond: 0,
-  paymentDeadlineMs: 12_000,
+  paymentDeadlineMs: 30_000,
 };
 
 const only = (kind: BotKind): Scenario['botMix'] => ({
@@ -141,7 +141,7 @@ export const scenarios = {
     about: 'half of those with an order never pay; their units come back',
     abandons: 0.5,
     hopeful: 0.6,
-    paymentDeadlineMs: 5_000,
+    paymentDeadlineMs: 8_000,
   },
   reopen: {
     ...base,
