@@ -1,4 +1,8 @@
+import { readFileSync } from 'node:fs';
 import { expect, test } from 'vitest';
+import { algorithmNames } from '../core/limit/algorithm.ts';
+import { routeNames } from '../core/rules/model.ts';
+import { ruleKeys } from '../core/rules/read.ts';
 import { renderProblems } from './problems.ts';
 import { checkRules } from './rules-file.ts';
 
@@ -53,4 +57,18 @@ test('a rule that can never refuse is a note, and passes', () => {
   const checked = checkRules(twice, 'r.yaml');
   expect(checked.ok).toBe(true);
   expect(checked.notes.map(({ path }) => path)).toContain('rules[1].limit');
+});
+
+test('the rules of the guide are good, judged against the routes there are', () => {
+  const guide = readFileSync('docs/guide/rules.md', 'utf8');
+  const text = /```yaml\n([^]*?)```/.exec(guide)?.[1] ?? '';
+  const checked = checkRules(text, 'guide', { routes: routeNames, maxInstances: 8 });
+  if (!checked.ok) throw new Error(renderProblems(checked.problems));
+  expect(checked.set.rules).toHaveLength(4);
+  expect(checked.notes).toEqual([]);
+});
+
+test('the guide names every key of a rule, and every algorithm', () => {
+  const guide = readFileSync('docs/guide/rules.md', 'utf8');
+  for (const word of [...ruleKeys, ...algorithmNames]) expect(guide).toContain(`\`${word}\``);
 });

@@ -539,5 +539,10 @@ describe('matching', () => {
       { id: 'region', scope: 'exact', limit: zero },
     ]);
     expect(ask(engine, 'budget')?.ruleId).toBe('region');
+    const urgent = engineOf([
+      { id: 'late', key: ['user'], limit: zero, priority: 'P3' },
+      { id: 'soon', key: ['user', 'ip'], limit: zero, priority: 'P0' },
+    ]);
+    expect(ask(urgent, 'person')?.ruleId).toBe('soon');
   });
 });

@@ -163,6 +163,7 @@ export const routeAnswers: Readonly<Record<string, readonly OnLimit[]>> = {
   pay: ['reject', 'delay'],
   callback: ['reject', 'delay'],
   facts: ['reject', 'delay', 'degrade'],
+  page: ['reject', 'delay'],
 };
 
 /** Of those, the ones that change nothing that is sold: all that a rule may fail open on. */

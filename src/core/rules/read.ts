@@ -26,7 +26,8 @@ export interface RulesRead {
   readonly problems: readonly RuleProblem[];
 }
 
-const ruleKeys = [
+/** Every key that a rule may have. */
+export const ruleKeys: readonly string[] = [
   'id',
   'match',
   'key',

@@ -1,4 +1,5 @@
 import type { Match, Rule } from './model.ts';
+import { priorities } from './model.ts';
 
 /**
  * Where on the path a rule is asked: at the first stage that knows everything it needs. Rules of one
@@ -48,7 +49,11 @@ function isOperation(match: Match): boolean {
   return match.route !== undefined || match.group !== undefined || match.method !== undefined;
 }
 
-/** The order in which rules of one stage are looked at; the order written breaks ties. */
+/**
+ * The order in which rules of one stage are looked at: by level, then by `priority`, then as written. It
+ * says which rule is named where several refuse for equally long.
+ */
 export function byLevel(a: Rule, b: Rule): number {
-  return ruleLevels.indexOf(levelOf(a)) - ruleLevels.indexOf(levelOf(b));
+  const levels = ruleLevels.indexOf(levelOf(a)) - ruleLevels.indexOf(levelOf(b));
+  return levels !== 0 ? levels : priorities.indexOf(a.priority) - priorities.indexOf(b.priority);
 }
