@@ -74,7 +74,6 @@ const waiting: Readonly<Record<string, string>> = {
   'src/core/pass/decision-token.ts': 'the gate in front of a shop',
   'src/core/pass/index.ts': 'the pass as a library',
   'src/queues/redis-streams-queue.ts': 'many machines',
-  'src/stores/limits/': 'the lease of a cluster budget',
   'src/stores/postgres/pool.ts': 'many machines',
   'src/stores/redis/': 'many machines',
 };
