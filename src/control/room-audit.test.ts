@@ -14,6 +14,11 @@ async function auditOf(w: RoomWorld): Promise<string> {
   return text;
 }
 
+const claimsOf =
+  (at: number) =>
+  (name: string): string =>
+    name === 'weight' ? String(1 + (at % 3)) : at % 2 === 0 ? 'eu' : '';
+
 /** A sale with everything in it that an audit must be able to tell. */
 async function eventfulSale(options: RoomWorldOptions): Promise<RoomWorld> {
   const w = await RoomWorld.started({
@@ -28,10 +33,7 @@ async function eventfulSale(options: RoomWorldOptions): Promise<RoomWorld> {
   for (let at = 0; at < 120; at += 1) {
     await w.door.join(
       'concert',
-      {
-        ...person(`p${at}`),
-        entitlement: { weight: 1 + (at % 3), group: at % 2 === 0 ? 'eu' : '' },
-      },
+      { ...person(`p${at}`), claim: claimsOf(at) },
       { skuIds: wishes[at % 4]! },
     );
   }

@@ -126,6 +126,22 @@ describe('the draw', () => {
     expect(without).not.toEqual(order);
   });
 
+  test('a beacon is announced after the closing, once', async () => {
+    const w = await RoomWorld.started({ stock: 10, room: { beacon: 'drand round 1' } });
+    await w.joinMany('p', 20);
+    expect(await w.loop.announceBeacon('too early'), 'while people still join').toBe(false);
+    await w.open();
+    expect(w.state.stage).toBe('drawing');
+    expect(await w.loop.announceBeacon('the value')).toBe(true);
+    expect(await w.loop.announceBeacon('another')).toBe(false);
+    await w.run(250);
+    expect(w.state.stage).toBe('open');
+    expect(Buffer.from(w.state.draw!.beacon, 'hex').toString()).toBe('the value');
+    const plain = await RoomWorld.started({ stock: 10 });
+    await plain.open();
+    expect(await plain.loop.announceBeacon('nobody named one')).toBe(false);
+  });
+
   test('those who left before the draw are not in it; who came back stands once', async () => {
     const w = await RoomWorld.started({ stock: 100 });
     await w.joinMany('p', 30);

@@ -37,9 +37,11 @@ export interface RoomLoopOptions {
   readonly activity: () => Activity;
   /** How the sale is doing; undefined while unknown, and then nobody is released. */
   readonly signals: () => RoomSignals | undefined;
-  /** The beacon's value once it is public. Only asked where the activity names one. */
+  /** The beacon's value once it is public, where this process can see it; else it is announced. */
   readonly beaconValue?: () => string | undefined;
   readonly publish: (state: ReleaseState) => void;
+  /** Asked before every turn, where several processes might lead; yes by default. */
+  readonly leads?: () => boolean;
   /** Something failed; the loop tries again at its next turn. */
   readonly onError: (error: unknown) => void;
   readonly periodMs?: number;
@@ -117,6 +119,15 @@ export class RoomLoop {
     return this.#switch(fresh, { e: 'key_revoked', kid, who, why });
   }
 
+  /**
+   * Tells the value of the beacon that the activity named, once; the opening waits for it. False where
+   * another value was told before, where none was named, or while the lobby is open: a value that is
+   * known before the closing guards nothing.
+   */
+  announceBeacon(value: string): Promise<boolean> {
+    return this.#inTurn(async (room) => room.announceBeacon(value));
+  }
+
   /** Lets one entry in past the order, within both caps; it is in the audit with its reason. */
   bypass(entryId: string, who: string, why: string): Promise<boolean> {
     return this.#inTurn(async (room) => room.bypass(entryId, { who, why }));
@@ -136,6 +147,11 @@ export class RoomLoop {
     const run = async (): Promise<Result> => {
       this.#running = true;
       try {
+        if (this.#options.leads?.() === false) {
+          throw new DeposedError(
+            `room "${this.#options.activity().activityId}" is led by another process`,
+          );
+        }
         this.#room ??= await OpenRoom.open(this.#options, this.#breathe);
         return await work(this.#room);
       } catch (error) {
@@ -238,6 +254,20 @@ class OpenRoom {
     return true;
   }
 
+  async announceBeacon(value: string): Promise<boolean> {
+    const { activityId, room } = this.model.activity;
+    if (room.beacon === undefined || this.model.decided.lobby === undefined) return false;
+    const name = roomStateNames.beacon(activityId);
+    return this.#options.store.saveState(name, value, 0);
+  }
+
+  async #beaconValue(): Promise<string | undefined> {
+    const seen = this.#options.beaconValue?.();
+    if (seen !== undefined) return seen;
+    const name = roomStateNames.beacon(this.model.activity.activityId);
+    return (await this.#options.store.loadState(name))?.value;
+  }
+
   /** Written, then applied; published by the caller, after. */
   async decide(body: RoomEventBody): Promise<void> {
     const event = { ...body, atMs: this.#options.clock.wallMs(), seen: this.model.seen };
@@ -329,7 +359,7 @@ class OpenRoom {
     if (model.decided.beacon === undefined) {
       let beacon = '';
       if (room.beacon !== undefined) {
-        const value = this.#options.beaconValue?.();
+        const value = await this.#beaconValue();
         // Late: the opening waits for it, and everybody is told that the draw is under way.
         if (value === undefined) return;
         beacon = toHex(utf8(value));

@@ -3,14 +3,15 @@ import { person, RoomWorld } from '../../test/support/room.ts';
 import type { RoomWorldOptions } from '../../test/support/room.ts';
 import { decodeRelease, encodeRelease } from '../core/room/release-codec.ts';
 import { ReleaseView } from '../core/room/standing.ts';
-import type { Person } from '../pipeline/door.ts';
 
 async function joinAs(
   w: RoomWorld,
   name: string,
-  entitlement: NonNullable<Person['entitlement']>,
+  claims: Readonly<Record<string, string | number>>,
 ): Promise<string> {
-  const joined = await w.door.join('concert', { ...person(name), entitlement }, { skuIds: [] });
+  const claim = (wanted: string): string | undefined =>
+    claims[wanted] === undefined ? undefined : String(claims[wanted]);
+  const joined = await w.door.join('concert', { ...person(name), claim }, { skuIds: [] });
   if (joined.kind !== 'joined') throw new Error(joined.kind);
   return joined.entryToken;
 }
@@ -22,7 +23,12 @@ describe('quota', () => {
   async function quotaRoom(leftover: 'kept' | 'to_all', room: RoomWorldOptions['room'] = {}) {
     const w = await RoomWorld.started({
       stock: 1_000,
-      room: { mode: 'quota', quota: { places: { eu: 10, us: 5 }, leftover }, ...room },
+      room: {
+        mode: 'quota',
+        groupClaim: 'group',
+        quota: { places: { eu: 10, us: 5 }, leftover },
+        ...room,
+      },
     });
     const tokens = new Map<string, string>();
     for (let at = 0; at < 40; at += 1) {
@@ -113,7 +119,7 @@ describe('weighted', () => {
       const w = await RoomWorld.started({
         seed: `weighted ${round}`,
         stock: 4,
-        room: { mode: 'weighted' },
+        room: { mode: 'weighted', weightClaim: 'weight' },
       });
       const tokens = new Map<string, string>();
       for (let at = 0; at < 60; at += 1) {
@@ -134,7 +140,10 @@ describe('weighted', () => {
   });
 
   test('a weight that makes no sense counts as one', async () => {
-    const w = await RoomWorld.started({ stock: 4, room: { mode: 'weighted' } });
+    const w = await RoomWorld.started({
+      stock: 4,
+      room: { mode: 'weighted', weightClaim: 'weight' },
+    });
     for (const [at, weight] of [0, -1, Number.NaN, Infinity, 1e12].entries()) {
       await joinAs(w, `p${at}`, { weight });
     }

@@ -39,6 +39,10 @@ export interface RoomSettings {
   readonly maxAdmissionsPerSecond: number;
   /** Admitted people who have not finished, strict. */
   readonly maxActive: number;
+  /** `weighted`: claim of the user token that holds the entry's weight. */
+  readonly weightClaim?: string;
+  /** `quota`: claim of the user token that names the group. */
+  readonly groupClaim?: string;
   /** `quota`: places of each group; a group not named here has none of its own. */
   readonly quota?: {
     readonly places: Readonly<Record<string, number>>;
@@ -51,6 +55,8 @@ export interface RoomSettings {
   readonly beacon?: string;
   /** Polls per second that the whole room may cause; intervals follow from it. */
   readonly pollsPerSecond?: number;
+  /** Passes are good only with the device that they were taken with. */
+  readonly bindDevice?: boolean;
   /** Demanded on joining: work of so many zero bits, more where the risk is higher, or a voucher. */
   readonly challenge?: {
     readonly kind: 'proof_of_work' | 'callback';

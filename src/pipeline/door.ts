@@ -26,8 +26,8 @@ export interface Person {
   readonly personId: string;
   /** Bound into the pass where the activity demands it. */
   readonly deviceHash?: string;
-  /** From a verified claim: weight in a weighted draw, group of a quota. */
-  readonly entitlement?: { readonly weight?: number; readonly group?: string };
+  /** A claim of the verified user token as text: weight and group come from the ones configured. */
+  readonly claim?: (name: string) => string | undefined;
   /** For the measures of fairness only. */
   readonly origin?: Origin;
 }

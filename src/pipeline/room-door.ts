@@ -399,11 +399,13 @@ function notOpenForJoining(activity: Activity, nowMs: number): JoinResult | unde
   return { kind: 'not_open', opensAtMs, closesAtMs, over: phase === 'closed' };
 }
 
-/** Weight and group, where the mode uses them; anything that is not a sane number counts as 1. */
+/** Weight and group, where the mode uses them, from verified claims; a weight that is none counts as 1. */
 function entitlementOf(activity: Activity, person: Person): { weight: number; group: string } {
-  const { mode } = activity.room;
-  const weight = mode === 'weighted' ? (person.entitlement?.weight ?? 1) : 1;
-  const group = mode === 'quota' ? (person.entitlement?.group ?? '') : '';
+  const { mode, weightClaim, groupClaim } = activity.room;
+  const claim = (name: string | undefined): string =>
+    (name === undefined ? undefined : person.claim?.(name)) ?? '';
+  const weight = mode === 'weighted' ? Number(claim(weightClaim) || 1) : 1;
+  const group = mode === 'quota' ? claim(groupClaim) : '';
   return {
     weight: weight > 0 && weight <= weightMax ? weight : 1,
     group: groupPattern.test(group) ? group : '',

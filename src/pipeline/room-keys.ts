@@ -7,6 +7,7 @@ import type { Random } from '../ports/random.ts';
 export const roomStateNames = {
   secret: (activityId: string): string => `room/${activityId}/secret`,
   entryKey: (activityId: string): string => `room/${activityId}/entry-key`,
+  beacon: (activityId: string): string => `room/${activityId}/beacon`,
   epoch: (activityId: string): string => `room/${activityId}/epoch`,
   event: (activityId: string, number: number): string => `room/${activityId}/e/${number}`,
 } as const;
