@@ -5,7 +5,7 @@ export type { OrderMessage } from '../core/stock/model.ts';
 /**
  * The road from a reservation to an order: at least once, acknowledged after the commit, bounded.
  * Where the inventory store's outbox is itself the queue (memory, Redis Streams) there is no
- * producer side here; brokers are fed by a relay.
+ * producer side here; brokers are fed by a relay, through `OrderQueueProducer`.
  */
 export interface OrderQueue {
   /**
@@ -48,3 +48,25 @@ export interface BuriedMessage {
   readonly reason: string;
   readonly buriedAtMs: number;
 }
+
+/** The side of a broker that a relay feeds. */
+export interface OrderQueueProducer {
+  /**
+   * Stores these durably, those of one SKU in the order given; one outcome for each, by place. Never
+   * more than `publishMax` at once. A message sent again, because nobody knows what became of it, is
+   * stored once where the broker can tell, and twice where it cannot: consumers bear either.
+   * Rejects only for nonsense; a broker that does not answer is an outcome.
+   */
+  publish(messages: readonly OrderMessage[]): Promise<readonly PublishOutcome[]>;
+}
+
+/** Messages in one publish. */
+export const publishMax = 1_000;
+
+export type PublishOutcome =
+  /** Safe with the broker, now or before. */
+  | { readonly kind: 'stored' }
+  /** Not stored, or nobody knows: to be sent again, before any later message of its SKU. */
+  | { readonly kind: 'again'; readonly error: Error }
+  /** The broker will never take it as it is; its neighbours go on. */
+  | { readonly kind: 'refused'; readonly reason: string };

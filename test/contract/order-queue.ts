@@ -25,6 +25,11 @@ export interface QueueHarness {
   crash(): Promise<void>;
   /** How long an empty `receive` with a wait really waits here, ms; virtual time moves meanwhile. */
   readonly waitMs: number;
+  /**
+   * Why the store forgets a SKU here before its messages are acknowledged: an exemption from the
+   * promise that it does not.
+   */
+  readonly forgetsEarly?: string;
   /** Lets `waitMs` pass, where time is virtual; does nothing where it passes by itself. */
   passWait(): Promise<void>;
   dispose(): Promise<void>;
@@ -269,7 +274,7 @@ export function orderQueueContract(name: string, make: () => Promise<QueueHarnes
         [{ reservationId: wish!.reservationId, fate: 'released' }],
         nowMs,
       );
-      expect(await harness.store.forget(sku)).toBe(false);
+      if (harness.forgetsEarly === undefined) expect(await harness.store.forget(sku)).toBe(false);
       await queue.acknowledge(given);
       expect(await harness.store.forget(sku)).toBe(true);
       expect(await harness.store.mark(sku)).toBeUndefined();
