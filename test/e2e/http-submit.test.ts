@@ -252,6 +252,7 @@ describe('refused', () => {
       [{ extra: 1 }, '/extra', 'an unknown member'],
       [{ seats: ['a', 'a'] }, '/seats', 'an array of 2'],
       [{ seats: ['a', 'b'] }, '/seats', '2 seats for quantity 1'],
+      [{ seats: ['a'] }, '/seats', '"a"'],
     ];
     for (const [change, path, found] of wrong) {
       const answer = await submit(at, headers, change);

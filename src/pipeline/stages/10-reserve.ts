@@ -141,10 +141,16 @@ export function reserveStage(parts: ReserveStageParts): AsyncStage {
         return withRequest(refuse(nonceUsed), body);
       case 'limit_reached':
         return withRequest(await holdings(target, submission.personId ?? '', outcome.live), body);
-      case 'seat_taken':
+      case 'seat_taken': {
+        const sku = activities
+          .get(target.activityId)
+          ?.skus.find(({ skuId }) => skuId === target.skuId);
+        const unknown = outcome.seats.filter((seat) => sku?.seats?.includes(seat) !== true);
+        if (unknown.length > 0) return withRequest(noSuchSeats(unknown, sku), body);
         return soldOut(target, body, 'seat_taken', {
           message: seatMessage(outcome.seats),
         });
+      }
       case 'sold_out':
         return soldOut(target, body, 'stock');
     }
@@ -309,6 +315,17 @@ function soldOut(
     code: 'SECKILL_SOLD_OUT',
     reason,
     outcome: outcomeOf('SOLD_OUT', target, body.requestId, known),
+  };
+}
+
+/** Seats that were never on sale are not taken by anybody: the question was wrong. */
+function noSuchSeats(seats: readonly string[], sku: Sku | undefined): Refusal {
+  const found = seats.map((seat) => JSON.stringify(seat)).join(', ');
+  const allowed =
+    sku?.seats === undefined ? 'no seats: this SKU is sold without' : 'seats of this SKU';
+  return {
+    ...refusal('INVALID_ARGUMENT', 'body', `/seats: found ${found}, allowed is ${allowed}`),
+    extra: { errors: [{ path: '/seats', found, allowed }] },
   };
 }
 
