@@ -457,6 +457,27 @@ describe('the door', () => {
     expect(w.standing(token).state, 'the old token is of the place that was given up').toBe('left');
   });
 
+  test('a pass that expired inside the claim window ends the turn; who joins again waits again', async () => {
+    const w = await RoomWorld.started({ stock: 10, room: { claimWindowMs: 120_000 } });
+    const token = await w.join('ann');
+    await w.open();
+    const first = passOf(await w.door.takePass('concert', person('ann'), 'front'));
+    await w.run(36_000);
+    expect(w.verify(first.pass, 'ann').kind).toBe('expired');
+    // Were they told that it is their turn, they would be sent from one door to the other.
+    expect(w.standing(token).state).toBe('missed');
+    const refused = await w.door.takePass('concert', person('ann'), 'front');
+    expect(refused).toMatchObject({ kind: 'not_admitted', missed: true });
+    const again = await w.door.join('concert', person('ann'), { skuIds: [] });
+    expect(again).toMatchObject({ kind: 'joined', created: true, standing: { state: 'waiting' } });
+    await w.run(1_000);
+    const second = passOf(await w.door.takePass('concert', person('ann'), 'front'));
+    expect(second.nonce).not.toBe(first.nonce);
+    // The window of the first turn is over: nothing of it is remembered.
+    await w.run(125_000);
+    expect(w.state.lapsed.size).toBe(0);
+  });
+
   test('held: nobody is released; paused: nobody gets a pass, and all are first afterwards', async () => {
     const w = await RoomWorld.started({ stock: 100, room: { maxAdmissionsPerSecond: 5 } });
     const tokens = await w.joinMany('p', 60);

@@ -37,6 +37,7 @@ export function releaseStateOf(
     lanes: model.lanes.map((lane) => laneState(model, lane, gate, stamp.publishedAtMs)),
     left: model.left.snapshot(),
     claimed: model.book.claimed.snapshot(),
+    lapsed: model.book.lapsed.snapshot(),
     bypassed: [...decided.bypassed],
     revoked: { waves: model.book.revokedWaves, keys: [...decided.revokedKeys] },
     counts,

@@ -12,6 +12,7 @@ export function encodeRelease(state: ReleaseState): string {
     ...state,
     left: state.left.encode(),
     claimed: state.claimed.encode(),
+    lapsed: state.lapsed.encode(),
     lanes: state.lanes.map((lane) => ({
       ...lane,
       lobby: encodeSketch(lane.lobby),
@@ -40,9 +41,10 @@ const decodeSketch = ({ keys, living }: WireSketch): Sketch => ({
  * program does not know: acting on half an understanding would let the wrong people in.
  */
 export function decodeRelease(text: string): ReleaseState {
-  const raw = JSON.parse(text) as Omit<ReleaseState, 'left' | 'claimed' | 'lanes'> & {
+  const raw = JSON.parse(text) as Omit<ReleaseState, 'left' | 'claimed' | 'lapsed' | 'lanes'> & {
     readonly left: string;
     readonly claimed: string;
+    readonly lapsed: string;
     readonly lanes: readonly (Omit<LaneState, 'lobby' | 'late'> & {
       readonly lobby: WireSketch;
       readonly late: WireSketch;
@@ -53,13 +55,15 @@ export function decodeRelease(text: string): ReleaseState {
   }
   const left = SequenceSet.decode(raw.left);
   const claimed = SequenceSet.decode(raw.claimed);
-  if (left === undefined || claimed === undefined) {
+  const lapsed = SequenceSet.decode(raw.lapsed);
+  if (left === undefined || claimed === undefined || lapsed === undefined) {
     throw new Error(`release state ${raw.epoch}.${raw.version} has a set that cannot be read`);
   }
   return {
     ...raw,
     left,
     claimed,
+    lapsed,
     lanes: raw.lanes.map((lane) => ({
       ...lane,
       lobby: decodeSketch(lane.lobby),

@@ -37,6 +37,8 @@ export interface ReleaseState {
   readonly left: SequenceSet;
   /** Those who took their pass and have not become a no-show since. */
   readonly claimed: SequenceSet;
+  /** Those who did become one while their claim window was still open: their turn is over. */
+  readonly lapsed: SequenceSet;
   /** Let in past the order by an operator: sequence and wave. Each is in the audit. */
   readonly bypassed: readonly (readonly [sequence: number, wave: number])[];
   readonly revoked: Revocations;

@@ -219,6 +219,7 @@ export class ReleaseView {
 
   #released(place: Place, wave: number, nowMs: number): Whereabouts {
     if (this.state.claimed.has(place.sequence)) return { kind: 'claimed', wave };
+    if (this.state.lapsed.has(place.sequence)) return { kind: 'missed', wave };
     const window = this.#waves.get(wave);
     if (window === undefined) return { kind: 'missed', wave };
     // A claim of the last moment may be younger than this state; only a state made after the window

@@ -21,6 +21,8 @@ interface WaveRecord {
   readonly lanes: Map<string, LaneCount>;
   /** Claims of this wave that ended inside its window: free to claim again, and no no-shows. */
   ended: number;
+  /** Whose pass of this wave expired while its window was still open. */
+  readonly lapsed: Set<number>;
   state: 'open' | 'closed' | 'revoked';
 }
 
@@ -52,6 +54,11 @@ export interface BookTotals {
 
 export class WaveBook {
   readonly claimed = new SequenceSet();
+  /**
+   * No-shows whose claim window is still open. Their turn is over all the same: the place has been
+   * offered again, so neither a pass nor the word that it is their turn may follow.
+   */
+  readonly lapsed = new SequenceSet();
   readonly yield = new YieldMeter();
   readonly #waves = new Map<number, WaveRecord>();
   readonly #claims = new Map<number, ClaimRecord>();
@@ -95,7 +102,14 @@ export class WaveBook {
       counts.set(lane, { released: people, claimed: 0, left: 0 });
       this.#released += people;
     }
-    this.#waves.set(wave, { atMs, claimBeforeMs, lanes: counts, ended: 0, state: 'open' });
+    this.#waves.set(wave, {
+      atMs,
+      claimBeforeMs,
+      lanes: counts,
+      ended: 0,
+      lapsed: new Set(),
+      state: 'open',
+    });
   }
 
   claim(
@@ -111,6 +125,7 @@ export class WaveBook {
     const wave = this.#waves.get(claim.wave);
     if (wave?.state === 'revoked') return;
     const before = this.#claims.get(sequence);
+    this.#unlapse(sequence, before?.wave);
     if (before?.state === 'live') this.#live -= 1;
     const counted = before?.wave === claim.wave && before.state !== 'ended';
     if (!counted) {
@@ -157,6 +172,7 @@ export class WaveBook {
     const claim = this.#claims.get(sequence);
     this.claimed.delete(sequence);
     if (claim === undefined || claim.state === 'ended') return;
+    this.#unlapse(sequence, claim.wave);
     if (claim.state === 'live') this.#live -= 1;
     if (claim.state === 'bought') {
       this.#bought -= 1;
@@ -205,6 +221,7 @@ export class WaveBook {
     for (const [number, wave] of this.#waves) {
       if (wave.state === 'open' && knownAtMs >= wave.claimBeforeMs) {
         wave.state = 'closed';
+        this.#forgetLapsed(wave);
         const noShows = Math.max(0, unclaimed(wave) - wave.ended);
         this.#missed += unclaimed(wave);
         for (let at = 0; at < noShows; at += 1) this.yield.observe(false, mode);
@@ -221,6 +238,11 @@ export class WaveBook {
         this.#live -= 1;
         this.#missed += 1;
         this.claimed.delete(sequence);
+        const wave = this.#waves.get(claim.wave);
+        if (wave?.state === 'open') {
+          wave.lapsed.add(sequence);
+          this.lapsed.add(sequence);
+        }
         this.yield.observe(false, mode);
       }
       if (claim.state !== 'live' && knownAtMs >= claim.expiresAtMs + historyMs) {
@@ -245,6 +267,7 @@ export class WaveBook {
     if (record === undefined || record.state === 'revoked') return undefined;
     if (record.state === 'closed') this.#missed -= unclaimed(record);
     record.state = 'revoked';
+    this.#forgetLapsed(record);
     const buyers: { readonly sequence: number; readonly entryId: string }[] = [];
     for (const [sequence, claim] of this.#claims) {
       if (claim.wave !== wave) continue;
@@ -309,6 +332,17 @@ export class WaveBook {
       if (count !== undefined) used += count.released - count.claimed - count.left;
     }
     return used;
+  }
+
+  #unlapse(sequence: number, wave: number | undefined): void {
+    if (!this.lapsed.delete(sequence) || wave === undefined) return;
+    this.#waves.get(wave)?.lapsed.delete(sequence);
+  }
+
+  /** Past the window the wave itself says that the turn is over. */
+  #forgetLapsed(wave: WaveRecord): void {
+    for (const sequence of wave.lapsed) this.lapsed.delete(sequence);
+    wave.lapsed.clear();
   }
 
   #count(wave: WaveRecord | undefined, lane: string): LaneCount {
