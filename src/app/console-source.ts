@@ -14,6 +14,8 @@ import type {
 } from '../control/admin/source.ts';
 import type { OverloadLoop } from '../control/overload-loop.ts';
 import type { Clock } from '../ports/clock.ts';
+import type { InstanceReport } from './fleet.ts';
+import type { Role } from './roles.ts';
 import type { RecentLatency } from '../telemetry/latency.ts';
 import type { ActivitySample, SaleSample } from '../telemetry/sale-sample.ts';
 
@@ -35,6 +37,9 @@ export interface ConsoleSourceParts {
   readonly admitted: RecentLatency;
   readonly refused: RecentLatency;
   readonly instance: string;
+  readonly roles: readonly Role[];
+  /** Other processes of the deployment, as last heard. */
+  readonly others: () => readonly InstanceReport[];
   readonly startedAtMs: number;
   readonly memoryBytes: () => number;
   readonly rulesVersion: () => number;
@@ -79,7 +84,7 @@ function overviewOf(parts: ConsoleSourceParts): Overview {
     instances: [
       {
         instance: parts.instance,
-        roles: ['gateway', 'worker', 'control'],
+        roles: parts.roles,
         uptimeMs: clock.wallMs() - parts.startedAtMs,
         mode: overload.mode,
         inFlight: overload.slots.submit.inflight,
@@ -88,6 +93,10 @@ function overviewOf(parts: ConsoleSourceParts): Overview {
         memoryBytes: parts.memoryBytes(),
         rulesVersion: parts.rulesVersion(),
       },
+      ...parts.others().map(({ startedAtMs, ledger: _, reserveMs: __, ...row }) => ({
+        ...row,
+        uptimeMs: clock.wallMs() - startedAtMs,
+      })),
     ],
     ledgerResidual: residualOf(ledger),
   };

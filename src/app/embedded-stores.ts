@@ -1,7 +1,10 @@
 import { join } from 'node:path';
 import type { Clock, Timers } from '../ports/clock.ts';
 import type { AdmissionStore } from '../ports/admission-store.ts';
+import type { BudgetStore } from '../ports/budget-store.ts';
+import type { Broadcast } from '../ports/broadcast.ts';
 import type { InventoryStore } from '../ports/inventory-store.ts';
+import type { LeaderLease } from '../ports/leader-lease.ts';
 import type { OrderQueue } from '../ports/order-queue.ts';
 import type { OrderStore } from '../ports/order-store.ts';
 import { MemoryOrderQueue } from '../queues/memory-queue.ts';
@@ -14,6 +17,12 @@ import { PostgresOrderStore } from '../stores/postgres/order-store.ts';
 
 /** The four stores of one deployment, however they are made. */
 export interface Stores {
+  /** Where several processes may be: what they tell each other. */
+  readonly broadcast?: Broadcast;
+  /** Where several may be: the budgets that they share. Closed by whoever uses it, or with the rest. */
+  readonly budgets?: BudgetStore;
+  /** Where several may be: who of them leads. */
+  readonly lease?: LeaderLease;
   readonly admission: AdmissionStore;
   readonly inventory: InventoryStore;
   readonly queue: OrderQueue;
@@ -63,7 +72,11 @@ export async function openEmbeddedStores(options: EmbeddedStoresOptions): Promis
   };
 }
 
-async function openAdmission(folder: string, fsync: 'always' | 'os'): Promise<AdmissionStore> {
+/** Memory, with its journal in `folder`. */
+export async function openAdmission(
+  folder: string,
+  fsync: 'always' | 'os',
+): Promise<AdmissionStore> {
   const store = new MemoryAdmissionStore();
   return store.attach(await Journal.open({ folder, fsync, ...store.replay }));
 }

@@ -1,9 +1,9 @@
 import type { Config } from '../config/config.ts';
 import type { ConsoleSource, StockRow } from '../control/admin/source.ts';
 import type { OverloadLoop } from '../control/overload-loop.ts';
-import { type Exit, Ledger, type StageLedger } from '../core/ledger/ledger.ts';
+import { type Exit, Ledger, type LedgerSnapshot, type StageLedger } from '../core/ledger/ledger.ts';
+import { sumLedgers } from '../core/ledger/sum.ts';
 import type { Gateway } from '../gateway/gateway.ts';
-import type { DefaultPathLimits } from '../pipeline/path-limits.ts';
 import type { Clock, Timers } from '../ports/clock.ts';
 import { registerMetrics } from '../telemetry/catalogue.ts';
 import { Latency, RecentLatency } from '../telemetry/latency.ts';
@@ -12,8 +12,11 @@ import { Metrics, metricsContentType } from '../telemetry/metrics.ts';
 import { Sampler, takeSample } from '../telemetry/sale-sample.ts';
 import { consoleSource, stockRows } from './console-source.ts';
 import type { Stores } from './embedded-stores.ts';
+import type { InstanceReport } from './fleet.ts';
 import type { ProcessProbe } from './health-probe.ts';
+import type { Dimension, LiveRules } from './live-rules.ts';
 import type { FormCounter } from './page-services.ts';
+import { allRoles, type Role } from './roles.ts';
 import type { Sale, SaleHooks } from './sale.ts';
 
 /** Span of the latencies that the operator sees, ms. */
@@ -30,6 +33,9 @@ export interface ObservatoryParts {
   readonly probe: ProcessProbe;
   readonly overload: OverloadLoop;
   readonly log: EventLog;
+  /** Name and roles of this process, where there are others. */
+  readonly instance?: string;
+  readonly roles?: readonly Role[];
 }
 
 /** Everything that looks at a running sale and changes nothing: ledger, metrics, log, console. */
@@ -39,12 +45,14 @@ export class Observatory {
   readonly #parts: ObservatoryParts;
   readonly #startedAtMs: number;
   readonly #reserve = new Latency();
+  /** Round trips to the store of shared limits; whoever makes the calls records them here. */
+  readonly budgetCalls = new Latency();
   readonly #admitted = new RecentLatency(latencySpanMs);
   readonly #turnedAway = new RecentLatency(latencySpanMs);
   readonly #metrics = new Metrics();
   readonly #account: Ledger;
   #gateway: Gateway | undefined;
-  #limits: DefaultPathLimits | undefined;
+  #rules: LiveRules | undefined;
   #sale: Sale | undefined;
   #stores: Stores | undefined;
   #sampler: Sampler | undefined;
@@ -61,6 +69,8 @@ export class Observatory {
       mode: () => parts.overload.mode,
       slots: parts.overload.slots,
       limiters,
+      rules: () => this.#rules?.numbers,
+      budgetCalls: this.budgetCalls,
       sample: () => this.#sampler?.current,
       rooms: () => this.#sale?.rooms.reading(),
       reserve: this.#reserve,
@@ -82,15 +92,18 @@ export class Observatory {
     const { clock, timers, probe, log } = this.#parts;
     this.#sale = sale;
     this.#stores = stores;
-    this.#sampler = new Sampler({
-      take: () => takeSample(stores, sale.activities.list(), clock.wallMs()),
-      clock,
-      timers,
-      periodMs: sampleEveryMs,
-      onError: (error) => log.error('sample_failed', error),
-    });
+    // What the stores hold is asked by control alone, not by every process beside it.
+    if ((this.#parts.roles ?? allRoles).includes('control')) {
+      this.#sampler = new Sampler({
+        take: () => takeSample(stores, sale.activities.list(), clock.wallMs()),
+        clock,
+        timers,
+        periodMs: sampleEveryMs,
+        onError: (error) => log.error('sample_failed', error),
+      });
+    }
     this.#housekeeping = timers.every(housekeepingMs, () => {
-      this.#limits?.sweep(clock.monoUs());
+      this.#rules?.sweep();
       log.flush();
       probe.queueDepth = sale.backlog?.depth;
       probe.queueOldestAgeMs = sale.backlog?.oldestAgeMs;
@@ -98,11 +111,11 @@ export class Observatory {
   }
 
   /** The HTTP side exists: what it owes is in the ledger, its limits in the metrics. */
-  attach(gateway: Gateway, limits: DefaultPathLimits): void {
+  attach(gateway: Gateway, rules: LiveRules): void {
     // The first visitor is told what stock there is, not that nobody has looked yet.
     this.#sale?.eachMark((sku, mark) => gateway.board.learn(sku, mark));
     this.#gateway = gateway;
-    this.#limits = limits;
+    this.#rules = rules;
   }
 
   onAdmitted(elapsedUs: number): void {
@@ -118,8 +131,33 @@ export class Observatory {
     return { contentType: metricsContentType, body: this.#metrics.text() };
   }
 
+  /** The account of every gateway that is heard of, this one's included. */
+  #ledgerOfAll(): LedgerSnapshot {
+    const others = this.#sale?.fleet?.others() ?? [];
+    const own = this.#account.snapshot();
+    return others.length === 0 ? own : sumLedgers([own, ...others.map(({ ledger }) => ledger)]);
+  }
+
+  /** What others are told of this process. */
+  report(instance: string, roles: readonly Role[]): InstanceReport {
+    const { overload } = this.#parts;
+    return {
+      instance,
+      roles,
+      startedAtMs: this.#startedAtMs,
+      mode: overload.mode,
+      reserveMs: overload.reading.reserveMs ?? null,
+      inFlight: overload.slots.submit.inflight,
+      inFlightLimit: overload.slots.submit.limitInForce,
+      loopDelayMs: overload.reading.loopDelayMs ?? 0,
+      memoryBytes: process.memoryUsage.rss(),
+      rulesVersion: this.#rules?.engine.version ?? 0,
+      ledger: this.#account.snapshot(),
+    };
+  }
+
   readonly accounts = {
-    ledger: () => this.#account.snapshot(),
+    ledger: () => this.#ledgerOfAll(),
     stock: async (): Promise<readonly StockRow[]> => {
       const sale = this.#sale;
       const stores = this.#stores;
@@ -136,17 +174,19 @@ export class Observatory {
       clock,
       activities: () => this.#sale?.activities.list() ?? [],
       phase: (activity) => this.#gateway?.board.phase(activity, clock.wallMs()) ?? 'scheduled',
-      ledger: this.#account,
+      ledger: { snapshot: () => this.#ledgerOfAll() },
+      others: () => this.#sale?.fleet?.others() ?? [],
       overload,
       sample: () => this.#sampler?.current,
       room: (activityId) =>
         this.#sale?.rooms.facts(activityId) ?? { state: 'stopped', released: 0, waves: 0 },
       admitted: this.#admitted,
       refused: this.#turnedAway,
-      instance: 'embedded',
+      instance: this.#parts.instance ?? 'embedded',
+      roles: this.#parts.roles ?? allRoles,
       startedAtMs: this.#startedAtMs,
       memoryBytes: () => process.memoryUsage.rss(),
-      rulesVersion: () => 0,
+      rulesVersion: () => this.#rules?.engine.version ?? 0,
     });
   }
 
@@ -157,25 +197,23 @@ export class Observatory {
   }
 
   #limiterTables(): Record<string, { readonly entries: number; readonly overflowTotal: number }> {
-    const read = (dimension: string) => {
-      for (const row of this.#limits?.dimensions() ?? []) {
-        if (row.dimension === dimension) return row;
-      }
-      return { entries: 0, overflow: 0 };
+    const table = (dimension: Dimension) => {
+      const read = () => this.#rules?.table(dimension);
+      return {
+        get entries(): number {
+          return read()?.entries ?? 0;
+        },
+        get overflowTotal(): number {
+          return read()?.overflowTotal ?? 0;
+        },
+      };
     };
-    const table = (dimension: string) => ({
-      get entries(): number {
-        return read(dimension).entries;
-      },
-      get overflowTotal(): number {
-        return read(dimension).overflow;
-      },
-    });
     return {
       address: table('address'),
       prefix: table('prefix'),
       device: table('device'),
       user: table('user'),
+      other: table('other'),
     };
   }
 
@@ -209,6 +247,14 @@ export class Observatory {
           if (count > 0) log.warn('reconciled', { reason, cost: count });
         }
       },
+      onLeading: (leads, epoch) =>
+        log.info(leads ? 'leading' : 'not_leading', leads ? { detail: `epoch ${epoch}` } : {}),
+      onForgotten: (sku, generation) =>
+        log.warn('stock_forgotten', {
+          activity_id: sku.activityId,
+          sku_id: sku.skuId,
+          detail: `generation ${generation} has lost acknowledged writes and is rebuilt`,
+        }),
       onError: (what, error) => log.error('fault', error, { detail: what }),
     };
   }

@@ -13,6 +13,8 @@ import type { Stores } from './embedded-stores.ts';
 
 /** What the operator may do to a room; kept durably by whoever implements it. */
 export interface RoomSwitches {
+  /** False where another process runs the rooms: then nothing can be switched here. */
+  readonly leads: boolean;
   pause(activityId: string, context: OperatorContext): Promise<boolean>;
   resume(activityId: string, context: OperatorContext): Promise<boolean>;
   hold(activityId: string, context: OperatorContext): Promise<boolean>;
@@ -41,6 +43,7 @@ const offered: readonly OperatorActionKind[] = [
 ];
 
 const done = (detail: string): ActionReply => ({ kind: 'done', detail });
+const elsewhere = 'another process leads the rooms; ask its operator page';
 const refused = (detail: string): ActionReply => ({ kind: 'refused', detail });
 
 /** The operator's hands. The durable side is told first, so that a crash in between is found and healed. */
@@ -53,6 +56,7 @@ export function operatorActions(parts: OperatorActionsParts): OperatorActions {
     said: string,
   ): Promise<ActionReply> {
     if (parts.activity(activityId) === undefined) return refused(`no activity "${activityId}"`);
+    if (!rooms.leads) return refused(elsewhere);
     return (await how(activityId)) ? done(said) : refused('it stands so already');
   }
 
@@ -64,6 +68,7 @@ export function operatorActions(parts: OperatorActionsParts): OperatorActions {
   ): Promise<ActionReply> {
     const activity = parts.activity(activityId);
     if (activity === undefined) return refused(`no activity "${activityId}"`);
+    if (!rooms.leads) return refused(elsewhere);
     if (stopped) await rooms.pause(activityId, context);
     for (const { skuId } of activity.skus) {
       await stores.inventory.setPaused({ activityId, skuId }, stopped);

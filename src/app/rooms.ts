@@ -35,6 +35,10 @@ export interface RoomsParts {
   readonly backlogRatio: () => number | undefined;
   /** Smoothed round trip of the reservation step ÷ its budget; 0 when nothing is reserved. */
   readonly reserveRatio: () => number;
+  /** Asked before every turn of a room; yes where nobody else could lead. */
+  readonly leads?: () => boolean;
+  /** A room that is led here has published its state. */
+  readonly onPublished?: (state: ReleaseState) => void;
   readonly onError: (what: string, error: unknown) => void;
 }
 
@@ -47,12 +51,13 @@ export class Rooms implements RoomSwitches {
   readonly #parts: RoomsParts;
   readonly #states: ReleaseStates;
   readonly #measures = new RoomMeasures();
-  readonly #loops: ReadonlyMap<string, RoomLoop>;
+  /** None while another process leads. */
+  #loops: ReadonlyMap<string, RoomLoop> = new Map();
   readonly #byId: ReadonlyMap<string, Activity>;
 
   constructor(parts: RoomsParts) {
     this.#parts = parts;
-    const { clock, timers, random, admission, keys, onError } = parts;
+    const { clock, random, admission, keys } = parts;
     this.#byId = new Map(parts.activities.map((activity) => [activity.activityId, activity]));
     this.#states = new ReleaseStates(clock, (kids) => {
       for (const ring of Object.values(keys.rings)) ring.setRevoked(kids);
@@ -68,11 +73,18 @@ export class Rooms implements RoomSwitches {
       nonceMac: keys.nonceMac,
       issuer: parts.issuer,
       audience: parts.audience,
+      bindsDevice: (id) => this.#byId.get(id)?.room.bindDevice === true,
       measures: this.#measures,
       challenges: new Challenges({ ring: keys.rings.challenge, issuer: parts.issuer, random }),
     });
+  }
+
+  /** This process runs the rooms. Resolves when every room has a release state, or has said why not. */
+  async lead(): Promise<void> {
+    const { activities, admission, clock, timers, random, leads, onError } = this.#parts;
+    // New loops each time: what an earlier term knew may be long out of date.
     this.#loops = new Map(
-      parts.activities.map((activity) => [
+      activities.map((activity) => [
         activity.activityId,
         new RoomLoop({
           store: admission,
@@ -81,15 +93,15 @@ export class Rooms implements RoomSwitches {
           random,
           activity: () => activity,
           signals: () => this.#signalsOf(activity),
-          publish: (state) => this.#states.accept(state),
+          publish: (state) => {
+            this.#states.accept(state);
+            this.#parts.onPublished?.(state);
+          },
+          ...(leads === undefined ? {} : { leads }),
           onError: (error) => onError(`room ${activity.activityId}`, error),
         }),
       ]),
     );
-  }
-
-  /** Resolves when every room has a release state, or has said why not. */
-  async start(): Promise<void> {
     for (const [activityId, loop] of this.#loops) {
       try {
         await loop.runOnce();
@@ -100,8 +112,20 @@ export class Rooms implements RoomSwitches {
     }
   }
 
+  /** Another process runs them, or none. Resolves once the turns under way have ended. */
   async stop(): Promise<void> {
-    await Promise.all([...this.#loops.values()].map((loop) => loop.stop()));
+    const loops = [...this.#loops.values()];
+    this.#loops = new Map();
+    await Promise.all(loops.map((loop) => loop.stop()));
+  }
+
+  /** A release state that another process published, so long ago. */
+  hear(state: ReleaseState, ageMs: number): void {
+    if (this.#byId.has(state.activityId)) this.#states.accept(state, ageMs);
+  }
+
+  get leads(): boolean {
+    return this.#loops.size > 0;
   }
 
   /** Rooms without a release state to act on, in words. */

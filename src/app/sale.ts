@@ -1,13 +1,15 @@
+import { Leadership } from '../control/leadership.ts';
 import type { OverloadLoop } from '../control/overload-loop.ts';
 import type { Activity, SkuKey } from '../core/activity.ts';
 import type { StageLedger } from '../core/ledger/ledger.ts';
+import { type Mode, modes } from '../core/overload/mode.ts';
 import { passVerifier } from '../pipeline/pass-verifier.ts';
 import { ActivityPaths } from '../pipeline/path-index.ts';
 import type { PassVerifier } from '../pipeline/stages/06-identify.ts';
 import type { ActivityDirectory } from '../pipeline/activities.ts';
 import { RequestStatus } from '../pipeline/request-status.ts';
 import { ReserveBatcher, type Trouble } from '../pipeline/reserve-batcher.ts';
-import { SoldOutFlags } from '../pipeline/sold-out-flags.ts';
+import { epochIsSoldOut, readSnapshot, SoldOutFlags } from '../pipeline/sold-out-flags.ts';
 import type { Clock, TimerHandle, Timers } from '../ports/clock.ts';
 import type { Backlog, OrderMessage } from '../ports/order-queue.ts';
 import type { CommitFate, RestockDue } from '../ports/order-store.ts';
@@ -16,7 +18,9 @@ import type { Random } from '../ports/random.ts';
 import { type RebuildParts, rebuildSku } from '../workers/rebuild.ts';
 import { Reconciliation, type ReconcileReport } from '../workers/reconciliation.ts';
 import type { Stores } from './embedded-stores.ts';
+import { Fleet, type InstanceReport } from './fleet.ts';
 import type { Keys } from './keys-folder.ts';
+import { allRoles, type Role } from './roles.ts';
 import { Rooms } from './rooms.ts';
 import { SaleWorkers } from './sale-workers.ts';
 
@@ -44,6 +48,12 @@ export interface SaleParts {
   readonly demoPayments: boolean;
   readonly instance: string;
   readonly hooks: SaleHooks;
+  /** What this process does; everything by default. */
+  readonly roles?: readonly Role[];
+  /** What this process says of itself to others, where there are any. */
+  readonly report?: () => InstanceReport;
+  /** The inventory is on a server that may fail over and forget: then the leader rebuilds it. */
+  readonly inventoryMayForget?: boolean;
 }
 
 /** What the sale tells its surroundings: logs, metrics, signals. */
@@ -53,6 +63,10 @@ export interface SaleHooks {
   onSoldOut(sku: SkuKey, soldOut: boolean): void;
   onWorkerEvent(worker: string, event: { readonly kind: string }): void;
   onReconciled(report: ReconcileReport): void;
+  /** This process leads from now on, or does not any more. */
+  onLeading(leads: boolean, epoch: number): void;
+  /** The leader begins to rebuild a SKU whose stock has been forgotten. */
+  onForgotten(sku: SkuKey, generation: number): void;
   onError(what: string, error: unknown): void;
 }
 
@@ -61,6 +75,10 @@ const reserveBudgetMs = 100;
 
 /** Batches worked off before a rebuild: bounds the pause of the SKU. */
 const drainPassesMax = 1_000;
+
+/** A rebuild waits for what workers have in their hands at most so long, ms, and looks so often. */
+const drainMaxMs = 5_000;
+const drainLookMs = 50;
 
 /** Between two looks at stock and backlog, ms: the sold-out flags' heartbeat, well inside their TTL. */
 const lookEveryMs = 500;
@@ -75,7 +93,14 @@ export class Sale {
   readonly rooms: Rooms;
   readonly workers: SaleWorkers;
   readonly reconciliation: Reconciliation;
+  /** The processes beside this one, where there may be any. */
+  readonly fleet: Fleet | undefined;
   readonly #parts: SaleParts;
+  readonly #roles: readonly Role[];
+  readonly #leadership: Leadership | undefined;
+  /** SKUs to rebuild, by name, with the generation that has forgotten. */
+  readonly #forgotten = new Map<string, Forgotten>();
+  #mending: Promise<void> | undefined;
   readonly #marks = new Map<string, { readonly sku: SkuKey; readonly mark: StockMark }>();
   readonly #rebuiltAtMs = new Map<string, number>();
   #backlog: Backlog | undefined;
@@ -85,13 +110,17 @@ export class Sale {
 
   constructor(parts: SaleParts) {
     this.#parts = parts;
+    this.#roles = parts.roles ?? allRoles;
     const { stores, clock, timers, random, keys, hooks } = parts;
     const byId = new Map(parts.activities.map((activity) => [activity.activityId, activity]));
     this.activities = { list: () => parts.activities, get: (id) => byId.get(id) };
     this.flags = new SoldOutFlags({
       store: stores.inventory,
       monoUs: () => clock.monoUs(),
-      onChange: (sku, soldOut) => hooks.onSoldOut(sku, soldOut),
+      onChange: (sku, soldOut, epoch) => {
+        hooks.onSoldOut(sku, soldOut);
+        this.fleet?.tellEpoch(sku, epoch);
+      },
       onError: (sku, error) => hooks.onError(`sold-out snapshot of ${nameOf(sku)}`, error),
     });
     this.batcher = new ReserveBatcher({
@@ -101,7 +130,10 @@ export class Sale {
       timers,
       defer: parts.defer,
       onMark: (sku, mark) => this.#learn(sku, mark),
-      onTrouble: (sku, trouble) => hooks.onTrouble(sku, trouble),
+      onTrouble: (sku, trouble, mark) => {
+        hooks.onTrouble(sku, trouble);
+        if (trouble === 'forgotten') this.#noteForgotten(sku, mark?.generation ?? 0);
+      },
       onCall: (elapsedUs, size, failed) => hooks.onReserveCall(elapsedUs, size, failed),
       onError: (sku, error) => hooks.onError(`reserve of ${nameOf(sku)}`, error),
     });
@@ -124,10 +156,12 @@ export class Sale {
       timers,
       random,
       stock: (sku) => this.#marks.get(nameOf(sku))?.mark,
-      mode: () => parts.overload.mode,
+      mode: () => this.#worstMode(),
       backlogRatio: () =>
         this.#backlog === undefined ? undefined : this.#backlog.depth / parts.backlogCeiling,
-      reserveRatio: () => (parts.overload.reading.reserveMs ?? 0) / reserveBudgetMs,
+      reserveRatio: () => this.#slowestReserveMs() / reserveBudgetMs,
+      ...(stores.lease === undefined ? {} : { leads: () => this.leads }),
+      onPublished: (state) => this.fleet?.tellRelease(state),
       onError: (what, error) => hooks.onError(what, error),
     });
     this.passes = passVerifier({
@@ -135,6 +169,7 @@ export class Sale {
       issuer: parts.issuer,
       audience: submitAudience,
       isWaveRevoked: (activityId, wave) => this.rooms.isWaveRevoked(activityId, wave),
+      bindsDevice: (activityId) => byId.get(activityId)?.room.bindDevice === true,
     });
     this.workers = new SaleWorkers({
       stores,
@@ -149,6 +184,8 @@ export class Sale {
       onSettled: (messages, fates) => this.#settled(messages, fates),
       onReturned: (returned) => this.#returned(returned),
     });
+    this.fleet = this.#openFleet();
+    this.#leadership = this.#lead();
     this.reconciliation = new Reconciliation({
       ...this.#rebuildParts(),
       inventory: stores.inventory,
@@ -163,11 +200,26 @@ export class Sale {
     });
   }
 
+  /** May this process act for all? Where there is one only, it leads. */
+  get leads(): boolean {
+    return this.#leadership?.leads ?? this.#roles.includes('control');
+  }
+
   /** Every SKU on sale. */
   skus(): readonly SkuKey[] {
     return this.#parts.activities.flatMap(({ activityId, skus }) =>
       skus.map(({ skuId }) => ({ activityId, skuId })),
     );
+  }
+
+  /** SKUs whose stock nobody has shown us yet. */
+  unseen(): readonly SkuKey[] {
+    return this.skus().filter((sku) => !this.#marks.has(nameOf(sku)));
+  }
+
+  /** The inventory does not know this SKU, although orders of it exist: the leader builds it anew. */
+  noteLost(sku: SkuKey): void {
+    this.#noteForgotten(sku, 0);
   }
 
   /** Builds one SKU's inventory anew from the durable orders, as a new generation. */
@@ -177,15 +229,23 @@ export class Sale {
     const mark = await rebuildSku(parts, sku, { who, why });
     this.#rebuiltAtMs.set(nameOf(sku), this.#parts.clock.wallMs());
     this.#learn(sku, mark);
+    this.fleet?.tellEpoch(sku, mark);
   }
 
   /** What the queue still holds is turned into orders first: those people lose nothing. */
   #rebuildParts(): Pick<RebuildParts, 'drain' | 'seats'> {
     return {
       drain: async () => {
+        const { clock, timers, stores } = this.#parts;
+        const untilUs = clock.monoUs() + drainMaxMs * 1_000;
         for (let pass = 0; pass < drainPassesMax; pass += 1) {
           const { received, blocked } = await this.workers.orders.runOnce(0);
-          if (received === 0 || blocked) return;
+          if (blocked || clock.monoUs() >= untilUs) return;
+          if (received > 0) continue;
+          // What other workers have in their hands is theirs to finish.
+          const { depth } = await stores.queue.backlog(clock.wallMs());
+          if (depth === 0 || stores.broadcast === undefined) return;
+          await new Promise<void>((resolve) => void timers.after(drainLookMs, resolve));
         }
       },
       seats: ({ activityId, skuId }) =>
@@ -193,12 +253,19 @@ export class Sale {
     };
   }
 
-  /** Everything begins; resolves once stock has been looked at and every room has a release state. */
+  /**
+   * What its roles ask of this process begins; resolves once stock has been looked at, and where it
+   * leads every room has a release state.
+   */
   async start(): Promise<void> {
     await this.#look();
-    await this.rooms.start();
-    this.workers.start();
-    this.reconciliation.start();
+    await this.fleet?.start();
+    if (this.#leadership !== undefined) await this.#leadership.start();
+    else if (this.#roles.includes('control')) await this.rooms.lead();
+    if (this.#roles.includes('worker')) {
+      this.workers.start();
+      this.reconciliation.start();
+    }
     this.#timer = this.#parts.timers.every(lookEveryMs, () => {
       this.#looking ??= this.#look().finally(() => {
         this.#looking = undefined;
@@ -210,7 +277,10 @@ export class Sale {
   async stop(): Promise<void> {
     this.#timer?.cancel();
     await this.#looking;
+    await this.#mending;
+    await this.#leadership?.stop();
     await Promise.all([this.rooms.stop(), this.workers.stop(), this.reconciliation.stop()]);
+    await this.fleet?.stop();
   }
 
   /** Messages between reservation and order, as last looked at. */
@@ -261,8 +331,129 @@ export class Sale {
   }
 
   #learn(sku: SkuKey, mark: StockMark): void {
-    this.#marks.set(nameOf(sku), { sku, mark });
+    const name = nameOf(sku);
+    const known = this.#marks.get(name)?.mark;
+    if (known !== undefined && mark.generation > known.generation) {
+      // Rebuilt, here or elsewhere: what the new stock does not know may have been lost with the old.
+      this.#rebuiltAtMs.set(name, this.#parts.clock.wallMs());
+    }
+    // An answer that was overtaken by a newer one says nothing new.
+    if (known !== undefined && isOlder(mark, known)) return;
+    this.#marks.set(name, { sku, mark });
     this.flags.observe(sku, mark);
+  }
+
+  /** The store's own word on a SKU at this moment; the leader notices what it has forgotten. */
+  #see(sku: SkuKey, mark: StockMark | undefined): void {
+    const known = this.#marks.get(nameOf(sku))?.mark;
+    if (mark === undefined) {
+      if (known !== undefined) this.#noteForgotten(sku, known.generation);
+      return;
+    }
+    if (known !== undefined && isOlder(mark, known)) this.#noteForgotten(sku, mark.generation);
+    this.#learn(sku, mark);
+  }
+
+  /** That this generation of a SKU's stock has lost what it had acknowledged. */
+  #noteForgotten(sku: SkuKey, generation: number): void {
+    if (this.#parts.inventoryMayForget !== true) return;
+    const name = nameOf(sku);
+    const known = this.#forgotten.get(name);
+    if (known !== undefined && known.generation >= generation) return;
+    this.#forgotten.set(name, { sku, generation });
+    this.fleet?.tellForgot(sku, generation);
+  }
+
+  /** The leader builds anew what has been forgotten; tried again at every look until it is done. */
+  async #mend(): Promise<void> {
+    const { stores, hooks } = this.#parts;
+    for (const [name, { sku, generation }] of this.#forgotten) {
+      try {
+        const mark = await stores.inventory.mark(sku);
+        if (mark !== undefined && mark.generation > generation) {
+          this.#forgotten.delete(name);
+          this.#learn(sku, mark);
+          continue;
+        }
+        if (!this.leads) {
+          // Said again until it is done: the first time may not have been heard.
+          this.fleet?.tellForgot(sku, generation);
+          continue;
+        }
+        hooks.onForgotten(sku, generation);
+        await this.rebuild(sku, 'control', 'the inventory store forgot acknowledged writes');
+      } catch (error) {
+        hooks.onError(`rebuilding ${name}`, error);
+      }
+    }
+  }
+
+  #lead(): Leadership | undefined {
+    const { stores, clock, timers, instance, hooks } = this.#parts;
+    if (stores.lease === undefined || !this.#roles.includes('control')) return undefined;
+    return new Leadership({
+      lease: stores.lease,
+      holder: instance,
+      clock,
+      timers,
+      onGained: async (epoch) => {
+        hooks.onLeading(true, epoch);
+        await this.rooms.lead();
+      },
+      onLost: async () => {
+        hooks.onLeading(false, 0);
+        await this.rooms.stop();
+      },
+      onError: (error) => hooks.onError('leadership', error),
+    });
+  }
+
+  #openFleet(): Fleet | undefined {
+    const { stores, clock, timers, instance, hooks, report, activities } = this.#parts;
+    const { broadcast } = stores;
+    if (broadcast === undefined || report === undefined) return undefined;
+    return new Fleet({
+      broadcast,
+      instance,
+      roles: this.#roles,
+      activities,
+      skus: () => this.skus(),
+      clock,
+      timers,
+      report,
+      onRelease: (state, ageMs) => this.rooms.hear(state, ageMs),
+      onEpoch: (sku, epoch) => this.flags.observe(sku, epoch),
+      onHolders: (snapshot) => this.flags.load(snapshot),
+      onForgot: (sku, generation) => this.#noteForgotten(sku, generation),
+      onError: (what, error) => hooks.onError(what, error),
+    });
+  }
+
+  /** Of this process and of the gateways: whoever is worst off decides how many are let in. */
+  #worstMode(): Mode {
+    const gateways = this.fleet?.others().filter(({ roles }) => roles.includes('gateway')) ?? [];
+    return gateways.reduce<Mode>(
+      (worst, { mode }) => (modes.indexOf(mode) > modes.indexOf(worst) ? mode : worst),
+      this.#parts.overload.mode,
+    );
+  }
+
+  #slowestReserveMs(): number {
+    const own = this.#parts.overload.reading.reserveMs ?? 0;
+    const others = this.fleet?.others().map(({ reserveMs }) => reserveMs ?? 0) ?? [];
+    return Math.max(own, ...others);
+  }
+
+  /** The leader tells gateways who holds units of what is sold out, so that none has to ask. */
+  async #tellHolders(): Promise<void> {
+    const { fleet } = this;
+    const epoch = this.#leadership?.epoch ?? 0;
+    if (fleet === undefined || !this.leads) return;
+    for (const { sku, mark } of this.#marks.values()) {
+      if (!epochIsSoldOut(mark.stockEpoch)) continue;
+      const snapshot = await readSnapshot(this.#parts.stores.inventory, sku);
+      if (snapshot?.holders !== undefined) fleet.tellHolders(snapshot, epoch);
+    }
   }
 
   async #look(): Promise<void> {
@@ -271,16 +462,32 @@ export class Sale {
       for (const { activityId, skus } of this.#parts.activities) {
         for (const { skuId } of skus) {
           const sku = { activityId, skuId };
-          const mark = await stores.inventory.mark(sku);
-          if (mark !== undefined) this.#learn(sku, mark);
+          this.#see(sku, await stores.inventory.mark(sku));
         }
       }
       this.#backlog = await stores.queue.backlog(clock.wallMs());
       this.#lookedAtUs = clock.monoUs();
+      await this.#tellHolders();
     } catch (error) {
       hooks.onError('look at stock and queue', error);
     }
+    if (this.#forgotten.size > 0) {
+      this.#mending ??= this.#mend().finally(() => {
+        this.#mending = undefined;
+      });
+    }
   }
+}
+
+interface Forgotten {
+  readonly sku: SkuKey;
+  readonly generation: number;
+}
+
+/** Was this said before that? Sequences of different generations are not comparable. */
+function isOlder(one: StockMark, other: StockMark): boolean {
+  if (one.generation !== other.generation) return one.generation < other.generation;
+  return one.sequence < other.sequence;
 }
 
 /** The audience of every pass: whoever takes submits in this deployment. */

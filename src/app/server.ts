@@ -1,16 +1,17 @@
 import { join } from 'node:path';
 import pino from 'pino';
-import type { Config } from '../config/config.ts';
+import { type Config, ofOneProcess } from '../config/config.ts';
 import { openActivities } from '../config/first-starts.ts';
 import { ensureAdminToken } from '../control/admin/admin-token.ts';
 import { type AdminServer, createAdminServer } from '../control/admin/server.ts';
 import { OverloadLoop, overloadDefaults } from '../control/overload-loop.ts';
 import { auditLines } from '../control/room-audit.ts';
 import { perSecond } from '../core/limit/rate.ts';
+import { newId } from '../ports/random.ts';
 import { type DataFolder, openDataFolder } from '../stores/data-folder.ts';
 import { EventLog } from '../telemetry/log.ts';
 import { adminCommands } from './admin-commands.ts';
-import { openEmbeddedStores, type Stores } from './embedded-stores.ts';
+import type { Stores } from './embedded-stores.ts';
 import { ProcessProbe } from './health-probe.ts';
 import { openKeys } from './keys-folder.ts';
 import { Observatory } from './observatory.ts';
@@ -18,25 +19,38 @@ import { ordersDesk } from './orders-desk.ts';
 import { operatorActions } from './operator-actions.ts';
 import { prepareStock } from './prepare-stock.ts';
 import { Sale } from './sale.ts';
-import { openShop, type Shop } from './shop.ts';
+import { openRules } from './open-rules.ts';
+import { openStores } from './stores.ts';
+import { allRoles, type Role } from './roles.ts';
+import { lockInTurn } from './shared-folder.ts';
+import { startStatusServer } from './status-server.ts';
+import { openShop, readinessOf, type Shop } from './shop.ts';
 import { webFolder } from './web-folder.ts';
 import { systemClock, systemDefer, systemRandom, systemTimers } from './system.ts';
 
 /** A server that runs. */
 export interface RunningServer {
   readonly urls: {
-    readonly shop: string;
-    readonly operator: string;
+    /** Of a gateway. */
+    readonly shop?: string;
+    /** Of control. */
+    readonly operator?: string;
     /** One-time link to the operator page. */
-    readonly signIn: string;
+    readonly signIn?: string;
+    /** Of a worker: whether it is ready, and its metrics. */
+    readonly status?: string;
   };
   /** Stops taking requests, finishes what is under way, flushes, unlocks. Idempotent. */
   close(): Promise<void>;
 }
 
-/** What the tests may exchange; the command has no way to say any of it. */
+/** What does not stand in the configuration. */
 export interface StartOptions {
+  /** For `${NAME}` in files that are read while the server runs. */
+  readonly environment?: Readonly<Record<string, string | undefined>>;
   readonly adaptStores?: (stores: Stores) => Stores;
+  /** What this process does; everything by default. */
+  readonly roles?: readonly Role[];
 }
 
 /** Time for requests in progress when the server stops, ms. */
@@ -46,9 +60,12 @@ const drainMs = 5_000;
 const issuer = 'sluice';
 
 /**
- * One process that holds every role, on embedded stores. The order of the start is the order of what
- * is promised: the folder is locked before anything in it is read, stock stands before the doors
- * open, and the doors open last. What has opened is closed again when a later step fails.
+ * One process, with the roles asked for. The order of the start is the order of what is promised: the
+ * folder is locked before anything in it is read, stock stands before the doors open, and the doors
+ * open last. What has opened is closed again when a later step fails.
+ *
+ * With embedded stores the folder stays locked: it is of this process alone. With stores on servers
+ * nothing in it changes once its keys are made, so the next process may come.
  */
 export async function startServer(
   config: Config,
@@ -77,17 +94,40 @@ async function start(
   const random = systemRandom;
   const world = { clock, timers, random };
 
-  const folder: DataFolder = await openDataFolder({ path: config.dataFolder, random });
+  const roles = options.roles ?? allRoles;
+  const alone = ofOneProcess(config.stores);
+  if (alone !== undefined && roles.length < allRoles.length) {
+    throw new Error(
+      `found roles ${roles.join(', ')}; allowed with ${alone}: all roles in one process`,
+    );
+  }
+  const folder: DataFolder =
+    alone === undefined
+      ? await lockInTurn(config.dataFolder, world)
+      : await openDataFolder({ path: config.dataFolder, random });
   opened.push(() => folder.release());
   const destination = pino.destination({ fd: 2, sync: false });
   const log = new EventLog({ level: config.telemetry.logLevel, clock, destination });
   const keys = openKeys(join(folder.path, 'keys'), { nowMs: clock.wallMs(), random });
 
-  const stores = await openStores(config, folder, options);
-  opened.push(() => stores.close());
+  const adminToken = ensureAdminToken(folder.path, random);
+  const instance =
+    alone === undefined
+      ? `${roles.join('-')}-${newId(random, String(process.pid))}`
+      : `embedded-${process.pid}`;
+  const own = await openStores({
+    stores: config.stores,
+    folder: folder.path,
+    instance,
+    ...world,
+    onTrouble: (part, error) => log.error('connection_lost', error, { detail: part }),
+  });
+  opened.push(() => own.close());
+  const stores = options.adaptStores?.(own) ?? own;
   // Only now: the seconds of a first start must not come off the time before the opening.
   const activities = openActivities(config, folder.path, clock.wallMs());
-  const lost = await prepareStock(stores, activities);
+  if (alone === undefined) await folder.release();
+  const lost = roles.includes('control') ? await prepareStock(stores, activities) : [];
 
   const probe = new ProcessProbe();
   opened.push(async () => probe.stop());
@@ -98,7 +138,16 @@ async function start(
     onModeChange: (from, to, worst) =>
       log.warn('mode_change', { mode: to, reason: worst?.name ?? 'none', detail: `was ${from}` }),
   });
-  const observatory = new Observatory({ config, clock, timers, probe, overload, log });
+  const observatory = new Observatory({
+    config,
+    clock,
+    timers,
+    probe,
+    overload,
+    log,
+    instance,
+    roles,
+  });
   const sale = new Sale({
     ...world,
     activities,
@@ -111,7 +160,10 @@ async function start(
     overload,
     ledger: observatory.ledger,
     demoPayments: true,
-    instance: `embedded-${process.pid}`,
+    instance,
+    roles,
+    report: () => observatory.report(instance, roles),
+    inventoryMayForget: config.stores.inventory.kind === 'redis',
     hooks: observatory.hooks,
   });
   observatory.watch(sale, stores);
@@ -120,79 +172,100 @@ async function start(
   for (const { activityId, skuId } of lost) {
     log.warn('stock_lost', { activity_id: activityId, sku_id: skuId });
     const why = 'the inventory store had lost it at start';
-    await sale.rebuild({ activityId, skuId }, 'server', why);
+    if (stores.lease === undefined) await sale.rebuild({ activityId, skuId }, 'server', why);
+    else sale.noteLost({ activityId, skuId });
   }
   await sale.start();
   opened.push(() => sale.stop());
   opened.push(() => observatory.close());
+  const shop = roles.includes('gateway') ? await openGateway() : undefined;
+  const admin = roles.includes('control') ? openOperator() : undefined;
 
-  const shop: Shop = await openShop({
-    config,
-    sale,
-    stores,
-    keys,
-    issuer,
-    overload,
-    observatory,
-    log,
-    ...world,
-  });
-  opened.push(() => shop.gateway.close({ drainMs }));
-  const admin: AdminServer = createAdminServer({
-    settings: { host: config.server.adminHost, port: config.server.adminPort },
-    ...world,
-    log: consoleLog(log),
-    adminToken: ensureAdminToken(folder.path, random),
-    source: observatory.source,
-    accounts: observatory.accounts,
-    actions: operatorActions({
+  async function openGateway(): Promise<Shop> {
+    const rules = await openRules({
+      config,
+      folder: folder.path,
+      environment: options.environment ?? {},
+      log,
+      budgetCalls: observatory.budgetCalls,
+      ...(stores.budgets === undefined ? {} : { budgets: stores.budgets }),
+      ...world,
+    });
+    opened.push(() => rules.close());
+    const opening = await openShop({
+      config,
+      sale,
       stores,
-      activity: (id) => sale.activities.get(id),
-      rooms: sale.rooms,
+      keys,
+      issuer,
       overload,
-      clock,
-      onUnitsDue: () => sale.workers.expiry.nudge(),
-    }),
-    audit: stores.orders.audit,
-    drawAudit: (id) => {
-      const activity = sale.activities.get(id);
-      return activity === undefined ? undefined : auditLines(stores.admission, activity);
-    },
-    metrics: () => observatory.metrics(),
-    orders: ordersDesk(stores.orders, clock),
-    commands: adminCommands({
-      reconciliation: sale.reconciliation,
-      skus: () => sale.skus(),
-      rebuild: (sku, who, why) => sale.rebuild(sku, who, why),
-    }),
-    consoleFolder: webFolder('console'),
-  });
-  const { url: operator } = await admin.start();
-  opened.push(() => admin.close());
-  const { url } = await shop.gateway.listen();
-  log.info('listening', {});
-  return {
-    urls: {
-      shop: url,
-      operator,
-      signIn: admin.signInUrl({ name: 'first-start', role: 'admin' }).url,
-    },
-    close: closeAll,
-  };
-}
+      observatory,
+      rules,
+      log,
+      ...world,
+    });
+    opened.push(() => opening.gateway.close({ drainMs }));
+    return opening;
+  }
 
-async function openStores(
-  config: Config,
-  folder: DataFolder,
-  options: StartOptions,
-): Promise<Stores> {
-  const stores = await openEmbeddedStores({
-    folder: folder.path,
-    fsync: config.stores.fsync,
-    clock: systemClock,
-    timers: systemTimers,
-  });
-  return options.adaptStores?.(stores) ?? stores;
+  function openOperator(): AdminServer {
+    return createAdminServer({
+      settings: { host: config.server.adminHost, port: config.server.adminPort },
+      ...world,
+      log: consoleLog(log),
+      adminToken,
+      source: observatory.source,
+      accounts: observatory.accounts,
+      actions: operatorActions({
+        stores,
+        activity: (id) => sale.activities.get(id),
+        rooms: sale.rooms,
+        overload,
+        clock,
+        onUnitsDue: () => sale.workers.expiry.nudge(),
+      }),
+      audit: stores.orders.audit,
+      drawAudit: (id) => {
+        const activity = sale.activities.get(id);
+        return activity === undefined ? undefined : auditLines(stores.admission, activity);
+      },
+      metrics: () => observatory.metrics(),
+      orders: ordersDesk(stores.orders, clock),
+      commands: adminCommands({
+        reconciliation: sale.reconciliation,
+        skus: () => sale.skus(),
+        rebuild: (sku, who, why) => sale.rebuild(sku, who, why),
+      }),
+      consoleFolder: webFolder('console'),
+    });
+  }
+
+  const urls: { shop?: string; operator?: string; signIn?: string; status?: string } = {};
+  if (admin !== undefined) {
+    if (shop === undefined) {
+      admin.app.get('/readyz', (_request, reply) => {
+        const { ready, reasons } = readinessOf(sale, roles);
+        return reply.code(ready ? 200 : 503).send({ ready, reasons });
+      });
+    }
+    urls.operator = (await admin.start()).url;
+    opened.push(() => admin.close());
+    urls.signIn = admin.signInUrl({ name: 'first-start', role: 'admin' }).url;
+  }
+  if (shop !== undefined) urls.shop = (await shop.gateway.listen()).url;
+  if (shop === undefined && admin === undefined) {
+    const status = await startStatusServer({
+      host: config.server.adminHost,
+      port: config.server.adminPort,
+      readiness: () => readinessOf(sale, roles),
+      metrics: () => observatory.metrics(),
+      wallMs: () => clock.wallMs(),
+    });
+    opened.push(() => status.close());
+    urls.status = status.url;
+  }
+  log.info('listening', {});
+  return { urls, close: closeAll };
 }
 
 /** The admin server's log in terms of ours: what it says in free fields goes into the detail. */

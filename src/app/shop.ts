@@ -6,15 +6,16 @@ import { createGateway, type Gateway } from '../gateway/gateway.ts';
 import { loadAssets } from '../gateway/pages/assets.ts';
 import { registerPages } from '../gateway/pages/pages.ts';
 import { defaultTheme } from '../gateway/pages/theme.ts';
-import { DefaultPathLimits } from '../pipeline/path-limits.ts';
 import type { Clock, Timers } from '../ports/clock.ts';
 import type { Random } from '../ports/random.ts';
 import type { EventLog } from '../telemetry/log.ts';
 import type { Stores } from './embedded-stores.ts';
 import { identityOf } from './identity.ts';
 import type { Keys } from './keys-folder.ts';
+import type { LiveRules } from './live-rules.ts';
 import type { Observatory } from './observatory.ts';
 import { pageServices } from './page-services.ts';
+import type { Role } from './roles.ts';
 import type { Sale } from './sale.ts';
 import { webFolder } from './web-folder.ts';
 
@@ -26,6 +27,7 @@ export interface ShopParts {
   readonly issuer: string;
   readonly overload: OverloadLoop;
   readonly observatory: Observatory;
+  readonly rules: LiveRules;
   readonly log: EventLog;
   readonly clock: Clock;
   readonly timers: Timers;
@@ -43,15 +45,6 @@ const lookStaleMs = 5_000;
 export async function openShop(parts: ShopParts): Promise<Shop> {
   const { config, sale, stores, overload, observatory, log, clock, timers, random } = parts;
   const { server } = config;
-  const limits = new DefaultPathLimits(
-    {
-      instance: server.ceiling,
-      budget: server.ceiling,
-      hashSeed: new Uint32Array(new Uint8Array(random.bytes(16)).buffer),
-    },
-    clock.monoUs(),
-    () => random.float(),
-  );
   const assets = loadAssets(webFolder('storefront'), defaultTheme);
   const gateway = await createGateway({
     settings: {
@@ -80,7 +73,7 @@ export async function openShop(parts: ShopParts): Promise<Shop> {
     }),
     door: sale.rooms.door,
     health: overload,
-    limits,
+    limits: parts.rules.limits,
     flags: sale.flags,
     status: sale.status,
     inventory: stores.inventory,
@@ -95,7 +88,7 @@ export async function openShop(parts: ShopParts): Promise<Shop> {
       orders: stores.orders,
     },
     ledger: observatory.ledger,
-    readiness: () => readinessOf(sale),
+    readiness: () => readinessOf(sale, ['gateway']),
     publicRoom: (activityId) => sale.rooms.publicRoom(activityId),
     onAdmitted: (elapsedUs) => observatory.onAdmitted(elapsedUs),
     onTurnedAway: (elapsedUs) => observatory.onTurnedAway(elapsedUs),
@@ -105,17 +98,24 @@ export async function openShop(parts: ShopParts): Promise<Shop> {
         pageServices(services, { theme: defaultTheme, assets }, observatory.forms),
       ),
   });
-  observatory.attach(gateway, limits);
+  observatory.attach(gateway, parts.rules);
   return { gateway };
 }
 
-function readinessOf(sale: Sale): Readiness {
+/** Whether a process can do what its roles ask, or why not. */
+export function readinessOf(sale: Sale, roles: readonly Role[]): Readiness {
   const reasons: string[] = [];
   const age = sale.lookAgeMs;
   if (age === undefined) reasons.push('stock and queue have not answered yet');
   else if (age > lookStaleMs) {
     reasons.push(`stock and queue last answered ${Math.round(age / 1000)} s ago`);
   }
-  reasons.push(...sale.rooms.unready());
+  if (roles.includes('gateway')) {
+    for (const { activityId, skuId } of sale.unseen()) {
+      reasons.push(`stock of ${activityId}/${skuId} is not loaded`);
+    }
+  }
+  // Whoever leads makes the release states, and gateways act on them; a standby waits for its turn.
+  if (roles.includes('gateway') || sale.leads) reasons.push(...sale.rooms.unready());
   return { ready: reasons.length === 0, reasons };
 }

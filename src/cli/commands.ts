@@ -1,8 +1,8 @@
 import type { Command } from 'commander';
-import type { Overrides } from '../config/load.ts';
 import { rushFlags } from '../lab/rush/options.ts';
 import type { ExplainOptions } from './rules-command.ts';
 import type { Surroundings } from './terminal.ts';
+import type { UpOptions } from './up-command.ts';
 
 /** One command each: what it is called, what it takes, and which module does it, loaded when asked. */
 
@@ -43,6 +43,12 @@ function addUp(root: Command, surroundings: Surroundings, done: Done): void {
     .option('--fsync <when>', 'always: on disk before each answer; os: left to the system')
     .option('--open-in <duration>', 'open every sale so long after its first start, such as 5s')
     .option('--stock <units>', 'units of every SKU')
+    .option(
+      '--role <role>',
+      'gateway, worker or control; may be repeated (default: all)',
+      (word: string, before: readonly string[] = []): readonly string[] => [...before, word],
+    )
+    .option('--processes <n>', 'gateway processes that share the port (with --role gateway)')
     .option('--json', 'print one JSON line with the addresses, then only the log')
     .addHelpText(
       'after',
@@ -51,11 +57,12 @@ Examples:
   sluice up                                        a demo sale that opens in half a minute
   sluice up -c examples/concert.yaml --open-in 5s  for the hurried
   sluice up --port 0 --admin-port 0 --data /tmp/x  beside another one
+  sluice up -c examples/cluster.yaml --role worker one process of many, on Redis and PostgreSQL
 
 A sale continues where it was when its server is started again on the same data folder, however it
 ended. Ctrl-C stops gently; a second Ctrl-C stops at once.`,
     )
-    .action(async (options: Overrides & { config?: string; json?: boolean }) => {
+    .action(async (options: UpOptions) => {
       const { up } = await import('./up-command.ts');
       done(await up(options, surroundings));
     });
@@ -161,6 +168,7 @@ Examples:
   sluice rush --embedded --people 2000 --stock 100 --over 10s
   sluice rush --embedded --scenario spike --bots 20% --report r.json
   sluice rush --target http://127.0.0.1:8080 --people 500
+  sluice rush --target cluster --people 20000      at what npm run cluster has started
 
 SLUICE_ADMIN_URL and SLUICE_ADMIN_TOKEN let it look at the operator's side of a target too.`,
     );

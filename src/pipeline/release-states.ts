@@ -32,8 +32,8 @@ export class ReleaseStates {
     this.#maxAgeUs = maxAgeMs * 1000;
   }
 
-  /** Takes a state in unless a newer one is here; true if it was taken. */
-  accept(state: ReleaseState): boolean {
+  /** Takes a state in unless a newer one is here; true if it was taken. `ageMs`: on its way so long. */
+  accept(state: ReleaseState, ageMs = 0): boolean {
     const known = this.#received.get(state.activityId)?.view;
     if (known !== undefined) {
       const { epoch, version } = known.state;
@@ -41,7 +41,7 @@ export class ReleaseStates {
       if (state.epoch === epoch && state.version <= version) return false;
     }
     const view = new ReleaseView(state, known);
-    this.#received.set(state.activityId, { view, atUs: this.#clock.monoUs() });
+    this.#received.set(state.activityId, { view, atUs: this.#clock.monoUs() - ageMs * 1000 });
     this.#tellRevokedKeys();
     return true;
   }

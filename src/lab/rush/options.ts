@@ -37,7 +37,7 @@ export const rushFlags: readonly {
   readonly about: string;
 }[] = [
   { flag: '--embedded', about: 'start a server of its own in another process and sell there' },
-  { flag: '--target', value: 'URL', about: 'base URL of a running server' },
+  { flag: '--target', value: 'URL', about: 'base URL of a running server, or: cluster' },
   { flag: '--activity', value: 'ID', about: 'the sale to rush; needed where there are several' },
   { flag: '--people', value: 'N', about: 'people and bots together, 1 to 5,000,000' },
   { flag: '--over', value: 'DURATION', about: 'time over which they arrive, such as 10s' },

@@ -1,0 +1,48 @@
+import { readFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { UsageError } from './terminal.ts';
+
+/** A cluster that `npm run cluster` has started on this machine. */
+export interface LocalCluster {
+  readonly shop: string;
+  readonly operator: string;
+  readonly adminToken: string;
+}
+
+/** Where the script leaves word, unless it is told another place. */
+const stateFile = 'sluice-cluster.json';
+
+/** Reads where the local cluster runs. @throws UsageError where none does */
+export function findLocalCluster(file = join(tmpdir(), stateFile)): LocalCluster {
+  const none = (found: string): UsageError =>
+    new UsageError(
+      `cluster: found ${found}; allowed: a cluster on this machine (npm run cluster), or --target URL with SLUICE_ADMIN_URL and SLUICE_ADMIN_TOKEN`,
+    );
+  let text: string;
+  try {
+    text = readFileSync(file, 'utf8');
+  } catch {
+    throw none(`no ${file}`);
+  }
+  let state: unknown;
+  try {
+    state = JSON.parse(text);
+  } catch {
+    throw none(`${file}, which is not JSON`);
+  }
+  const read = (name: string): string => {
+    const value: unknown =
+      typeof state === 'object' && state !== null ? Reflect.get(state, name) : undefined;
+    if (typeof value !== 'string') throw none(`${file} without "${name}"`);
+    return value;
+  };
+  const tokenFile = read('admin_token_file');
+  try {
+    const adminToken = readFileSync(tokenFile, 'utf8').trim();
+    return { shop: read('shop'), operator: read('operator'), adminToken };
+  } catch (error) {
+    if (error instanceof UsageError) throw error;
+    throw none(`${file} of a cluster that is gone (${tokenFile} cannot be read)`);
+  }
+}
