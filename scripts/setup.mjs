@@ -4,8 +4,11 @@
 // that the system runs.
 import { spawnSync } from 'node:child_process';
 import { accessSync, constants, existsSync, readFileSync, readdirSync } from 'node:fs';
-import { delimiter, join } from 'node:path';
+import { delimiter, dirname, join } from 'node:path';
 import { fileURLToPath } from 'node:url';
+import { prepareKafka } from './kafka-jars.mjs';
+
+const root = join(dirname(fileURLToPath(import.meta.url)), '..');
 
 /** What is needed, where it is looked for, and what brings it on Debian and elsewhere. */
 export const programs = [
@@ -32,9 +35,23 @@ export const programs = [
     name: 'nats-server',
     files: onPath('nats-server'),
     debian: 'nats-server',
-    why: 'a real broker',
+    why: 'orders over a real NATS',
   },
+  {
+    name: 'java',
+    files: onPath('java'),
+    debian: 'default-jre-headless',
+    why: 'orders over a real Kafka',
+  },
+  { name: 'mvn', files: onPath('mvn'), debian: 'maven', why: 'fetching that Kafka' },
 ];
+
+/** No program: fetched by one. */
+const kafka = {
+  name: 'kafka',
+  debian: 'maven',
+  why: 'orders over a real Kafka; mvn could not fetch it from Maven Central',
+};
 
 function onPath(name) {
   const folders = (process.env.PATH ?? '').split(delimiter).concat('/usr/sbin', '/usr/local/sbin');
@@ -80,6 +97,12 @@ function aptGet(...args) {
 
 /** Installs what is missing where it can. Returns what is missing still. */
 export function setUp() {
+  const absent = installMissing();
+  const unable = absent.some(({ name }) => name === 'java' || name === 'mvn');
+  return unable || prepareKafka(root) ? absent : [...absent, kafka];
+}
+
+function installMissing() {
   const absent = missing();
   if (absent.length === 0) return [];
   const packages = absent.map(({ debian }) => debian);
