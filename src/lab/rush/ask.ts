@@ -9,7 +9,8 @@ export interface Answer {
   readonly text: string;
 }
 
-const answerMaxBytes = 32 * 1024 * 1024;
+/** An audit of a draw of a million people fits. */
+const answerMaxBytes = 256 * 1024 * 1024;
 
 /**
  * A plain client for the questions around a run (what is on sale, what does the ledger say), on
@@ -65,7 +66,7 @@ export class Asker {
           let size = 0;
           incoming.on('data', (chunk: Buffer) => {
             size += chunk.length;
-            if (size > answerMaxBytes) outgoing.destroy(new Error('answer of more than 32 MiB'));
+            if (size > answerMaxBytes) outgoing.destroy(new Error('answer of more than 256 MiB'));
             else chunks.push(chunk);
           });
           incoming.on('end', () => {

@@ -126,6 +126,14 @@ export class BackOffice {
     }
   }
 
+  /** The audit file of an activity's draw; undefined with the reason where there is none. */
+  async drawAudit(activityId: string): Promise<{ readonly text?: string; readonly why: string }> {
+    const answer = await this.#asker.get(`/admin/v1/draws/${activityId}/audit`, 60_000);
+    if (answer.status === 200) return { text: answer.text, why: '' };
+    const detail = member(answer.json, 'detail');
+    return { why: typeof detail === 'string' ? detail : `answered ${answer.status}` };
+  }
+
   async #get(path: string): Promise<unknown> {
     const answer = await this.#asker.get(path);
     if (answer.status !== 200) {

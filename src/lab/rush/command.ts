@@ -7,7 +7,8 @@ import { Asker } from './ask.ts';
 import { BackOffice } from './back-office.ts';
 import { Crowd } from './crowd.ts';
 import { Dice } from './dice.ts';
-import { builtCommand, embeddedLimits, startEmbedded } from './embedded.ts';
+import { checkDraw } from './draw-check.ts';
+import { builtCommand, embeddedLimits, lobbyShare, startEmbedded } from './embedded.ts';
 import type { EmbeddedServer, ServerCommand } from './embedded.ts';
 import type { PoolLimits } from './http-pool.ts';
 import { htmlReport } from './html-report.ts';
@@ -209,7 +210,7 @@ async function untilArrivals(
   const beginMs =
     server === undefined
       ? sale.lobbyOpensAtMs - (sale.serverTimeMs - clock.wallMs())
-      : server.opensAtMs - options.overMs * 0.65;
+      : server.opensAtMs - options.overMs * lobbyShare;
   const waitMs = beginMs - clock.wallMs();
   if (waitMs <= 0) return;
   progress.say(`People come in ${Math.ceil(waitMs / 1000)} s`);
@@ -242,6 +243,7 @@ async function lookBack(
   let residual;
   let reconciliation;
   let orders;
+  let draw;
   if (office !== undefined) {
     // Requests cut off at the end may still be inside; a moment later they are not.
     for (let tries = 0; tries < 20; tries += 1) {
@@ -252,6 +254,8 @@ async function lookBack(
       if (quiet && (orders === undefined || unitsLive(orders) === stock?.sold)) break;
       await pause(timers, 250);
     }
+    const joined = crowd.people.entered;
+    draw = await attempt('draw', () => checkDraw(office, sale.activityId, sale.commitment, joined));
     reconciliation = await attempt('reconcile', () => office.findings());
   }
   return {
@@ -263,7 +267,7 @@ async function lookBack(
     orders,
     maxPerPerson: (skuId) => sale.skus.find((sku) => sku.skuId === skuId)?.maxPerPerson ?? 1,
     reconciliation,
-    draw: { kind: 'none', why: 'the audit of the draw was not read' },
+    draw: draw ?? { kind: 'none', why: 'the audit of the draw was not read' },
     initialStock: server === undefined ? undefined : options.stock,
     admission: server?.admission,
     troubles: [...new Set(troubles)],

@@ -1,7 +1,7 @@
 import { spawn } from 'node:child_process';
 import type { ChildProcess } from 'node:child_process';
 import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
-import { tmpdir } from 'node:os';
+import { cpus, loadavg, tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import type { Clock, Timers } from '../../ports/clock.ts';
@@ -26,8 +26,10 @@ export interface EmbeddedServer {
   stop(): Promise<void>;
 }
 
-/** Time that a start on a fresh data folder may take before the sale opens without us, ms. */
+/** Time that a start on a fresh data folder takes on a machine with nothing else to do, ms. */
 const startAllowanceMs = 5_000;
+/** Share of the arrivals that come before the opening. */
+export const lobbyShare = 0.65;
 const startMaxMs = 60_000;
 const stopMaxMs = 15_000;
 /** Polls of the whole room: what a small machine answers beside everything else. */
@@ -57,7 +59,12 @@ export const builtCommand: ServerCommand = {
 };
 
 /** The configuration of the embedded sale: open to a crowd from many addresses behind one proxy. */
-export function embeddedConfig(options: RushOptions, dataFolder: string, nowMs: number): object {
+export function embeddedConfig(
+  options: RushOptions,
+  dataFolder: string,
+  nowMs: number,
+  opensAtMs: number,
+): object {
   const { scenario } = options;
   const perSku = splitStock(options.stock, scenario.skus);
   return {
@@ -70,7 +77,7 @@ export function embeddedConfig(options: RushOptions, dataFolder: string, nowMs: 
         id: options.activity ?? 'rush',
         name: 'Rush',
         lobby_opens_at: new Date(nowMs - 1_000).toISOString(),
-        opens_at: new Date(opensAt(options, nowMs)).toISOString(),
+        opens_at: new Date(opensAtMs).toISOString(),
         closes_at: new Date(nowMs + options.overMs + 3_600_000).toISOString(),
         skus: perSku.map((stock, at) => ({
           id: scenario.skus === 1 ? 'ticket' : `ticket-${at + 1}`,
@@ -93,9 +100,18 @@ export function embeddedConfig(options: RushOptions, dataFolder: string, nowMs: 
   };
 }
 
+/**
+ * How long after now the server will surely listen: longer on a busy machine, or the sale would open
+ * before anybody could stand in its lobby. Load averages are zero where the system has none.
+ */
+function startsWithinMs(): number {
+  const [load = 0] = loadavg();
+  return startAllowanceMs * Math.min(5, Math.max(1, load / cpus().length));
+}
+
 /** Two thirds of the crowd stand in the lobby when the sale opens; the rest come late. */
 function opensAt(options: RushOptions, nowMs: number): number {
-  return nowMs + startAllowanceMs + Math.round(options.overMs * 0.65);
+  return nowMs + Math.round(startsWithinMs() + options.overMs * lobbyShare);
 }
 
 /** Long enough for everybody's next look, whatever the size of the room. */
@@ -125,10 +141,11 @@ export async function startEmbedded(
   const dataFolder = join(folder, 'data');
   const configFile = join(folder, 'rush.yaml');
   const nowMs = clock.wallMs();
+  const opensAtMs = opensAt(options, nowMs);
   // JSON is YAML.
   writeFileSync(
     configFile,
-    JSON.stringify(embeddedConfig(options, dataFolder, nowMs), undefined, 2),
+    JSON.stringify(embeddedConfig(options, dataFolder, nowMs, opensAtMs), undefined, 2),
   );
   const child = spawn(command.file, [...command.args, 'up', '--config', configFile, '--json'], {
     stdio: ['ignore', 'pipe', 'pipe'],
@@ -146,7 +163,7 @@ export async function startEmbedded(
       ...urls,
       adminToken: readToken(dataFolder),
       activityId: options.activity ?? 'rush',
-      opensAtMs: opensAt(options, nowMs),
+      opensAtMs,
       admission: {
         perSecond: admissionsPerSecond(options),
         claimWindowMs: claimWindowMs(options),

@@ -186,6 +186,13 @@ export class Population {
     if (this.entryToken(person) !== token) this.#entryToken[person] = this.#tokens.put(token);
   }
 
+  /** People who were given an entry. O(people). */
+  get entered(): number {
+    let count = 0;
+    for (const handle of this.#entryToken) if (handle !== 0) count += 1;
+    return count;
+  }
+
   outcome(person: number): Outcome | undefined {
     return outcomeNames[this.#outcome[person] ?? noOutcome];
   }

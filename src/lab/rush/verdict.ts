@@ -1,5 +1,6 @@
 import type { OrderView, StockView } from './back-office.ts';
 import type { Crowd } from './crowd.ts';
+import type { DrawCheck } from './draw-check.ts';
 import type { Monitor } from './monitor.ts';
 import type { Evidence, InvariantResult } from './report.ts';
 import { Witness } from './witness.ts';
@@ -27,11 +28,6 @@ export interface Findings {
   readonly troubles: readonly string[];
   readonly peakServerMib: number | undefined;
 }
-
-export type DrawCheck =
-  | { readonly kind: 'reproduced'; readonly entries: number }
-  | { readonly kind: 'wrong'; readonly why: string }
-  | { readonly kind: 'none'; readonly why: string };
 
 interface Judged {
   readonly held: boolean;
@@ -290,11 +286,7 @@ function everyoneHasAnOutcome({ crowd, orders }: Findings): Judged {
 function draw({ draw: check }: Findings): Judged {
   switch (check.kind) {
     case 'reproduced':
-      return {
-        held: true,
-        detail: `The draw of ${check.entries} entries was recomputed from its audit.`,
-        evidence: 'operator',
-      };
+      return { held: true, detail: check.detail, evidence: 'both' };
     case 'wrong':
       return { held: false, detail: check.why, evidence: 'operator' };
     default:
