@@ -9,7 +9,9 @@ import { demoIdentity } from '../../src/gateway/identity/demo.ts';
 import { hs256Key, macOf, nodeTextCodec } from '../../src/pipeline/keys.ts';
 import { passVerifier } from '../../src/pipeline/pass-verifier.ts';
 import { ActivityPaths } from '../../src/pipeline/path-index.ts';
-import { DefaultPathLimits } from '../../src/pipeline/path-limits.ts';
+import { defaultRuleSet } from '../../src/core/rules/default-set.ts';
+import { RuleEngine } from '../../src/core/rules/engine.ts';
+import { RuleLimits } from '../../src/pipeline/rule-limits.ts';
 import { RequestStatus } from '../../src/pipeline/request-status.ts';
 import { ReserveBatcher } from '../../src/pipeline/reserve-batcher.ts';
 import { SoldOutFlags } from '../../src/pipeline/sold-out-flags.ts';
@@ -84,17 +86,19 @@ export async function refusingDeps(kind: RefusalKind): Promise<GatewayDeps> {
     liveOfPerson: () => Promise.resolve([]),
   };
   const generous = parseRate('10000000/s');
-  const limits = new DefaultPathLimits(
+  const ceiling = kind === 'instance' ? parseRate('1/s') : generous;
+  const engine = new RuleEngine(
     {
-      instance: kind === 'instance' ? parseRate('1/h') : generous,
-      budget: generous,
       hashSeed: [...systemRandom.bytes(2)].map((byte) => byte * 0x1010101),
+      ceiling: { rate: ceiling, burstMilli: kind === 'instance' ? 1000 : 5_000_000_000 },
     },
     clock.monoUs(),
-    () => systemRandom.float(),
   );
-  const refusedBy = (scope: 'source' | 'user') =>
+  engine.apply(defaultRuleSet({ submit: generous }), clock.monoUs());
+  const limits = new RuleLimits({ engine, clock, random: systemRandom });
+  const refusedBy = (scope: 'instance' | 'source' | 'user') =>
     ({ scope, ruleId: 'bench', retryAfterMs: 1000 }) as const;
+  const byInstance = refusedBy('instance');
   const bySource = refusedBy('source');
   const byUser = refusedBy('user');
   const never = (): Promise<never> => Promise.reject(new Error('not in this benchmark'));
@@ -115,16 +119,20 @@ export async function refusingDeps(kind: RefusalKind): Promise<GatewayDeps> {
     },
     health: loop,
     limits: {
-      instance: (route, nowUs) => limits.instance(route, nowUs),
+      // The one in a second that the limit lets through is refused all the same.
+      instance: (request) =>
+        limits.instance(request) ?? (kind === 'instance' ? byInstance : undefined),
       // One generator is one address: only the run that asks for it meets its limit.
-      source: (route, address, nowUs) =>
-        kind === 'source' ? (limits.source(route, address, nowUs) ?? bySource) : undefined,
+      source: (request) => (kind === 'source' ? (limits.source(request) ?? bySource) : undefined),
       // The limits are asked, as in a sale; each request is another person's, so the no must be ours.
-      person: (route, userId, device, nowUs) => {
-        const said = limits.person(route, userId, device, nowUs);
+      person: (request) => {
+        const said = limits.person(request);
         return kind === 'after_identity' ? (said ?? byUser) : said;
       },
-      budget: (activity, sku, quantity, nowUs) => limits.budget(activity, sku, quantity, nowUs),
+      budget: (request) => limits.budget(request),
+      end: (request) => limits.end(request),
+      risk: (caller) => limits.risk(caller),
+      forged: (address) => limits.forged(address),
     },
     flags,
     status: new RequestStatus({ inventory: store, orders, monoUs, wallMs }),

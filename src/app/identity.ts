@@ -46,7 +46,7 @@ export function identityOf(parts: IdentityParts): {
   if ('secret' in keys) return { identity: secretIdentity(keys.secret, demands) };
   const outbound = {
     timers,
-    allowsPrivate: addressSet([]),
+    allowsPrivate: addressSet(options.allowedPrivate),
     timeoutMs: keySetTimeoutMs,
     maxBytes: keySetMaxBytes,
   };

@@ -12,11 +12,14 @@ import type {
   PageRefusal,
   PagesDeps,
   PageSubmit,
+  SessionReply,
 } from '../gateway/pages/deps.ts';
 import type { Theme } from '../gateway/pages/theme.ts';
 import type { Person } from '../pipeline/door.ts';
 import { spreadRetryMs } from '../pipeline/health.ts';
-import type { LimitRefusal, RouteName } from '../pipeline/limits.ts';
+import { isP0 } from '../gateway/limited.ts';
+import { LimitedCall } from '../pipeline/limited-request.ts';
+import { delayMsOf, type LimitRefusal, type RouteName } from '../pipeline/limits.ts';
 import { nothingYet, type Outcome, type Submission, type Verdict } from '../pipeline/stage.ts';
 import type { Activity } from '../core/activity.ts';
 import type { Order } from '../ports/order-store.ts';
@@ -45,7 +48,7 @@ export function pageServices(
   forms: FormCounter,
 ): PagesDeps {
   const { deps, pipeline, board } = gateway;
-  const { clock, door, identity, limits, health, settings, random } = deps;
+  const { clock, timers, door, identity, limits, health, settings, random } = deps;
 
   const addressOf = (connection: PageConnection): string =>
     clientAddress(
@@ -54,13 +57,14 @@ export function pageServices(
       settings.proxies,
     );
 
-  /** The same early stages as an API route; `undefined` lets through. */
-  function refused(
+  /** The same early stages as an API route, then the work; places that limits hold end with it. */
+  async function limitedWork<Reply>(
     route: RouteName,
     priority: Priority,
     connection: PageConnection,
-    person?: Person,
-  ): PageRefusal | undefined {
+    about: { person?: Person; activityId?: string; skuId?: string },
+    work: () => Reply | Promise<Reply>,
+  ): Promise<Reply | PageRefusal> {
     const address = addressOf(connection);
     if (!health.admit(priority, address)) {
       return {
@@ -69,14 +73,40 @@ export function pageServices(
         retryAfterMs: spreadRetryMs(random),
       };
     }
-    const nowUs = clock.monoUs();
-    const limited =
-      limits.instance(route, nowUs) ??
-      limits.source(route, address, nowUs) ??
-      (person === undefined
-        ? undefined
-        : limits.person(route, person.userId, person.deviceHash, nowUs));
-    return limited === undefined ? undefined : rateLimited(limited);
+    const limited = new LimitedCall(
+      {
+        route,
+        method: 'POST',
+        arrivedUs: clock.monoUs(),
+        nowMs: clock.wallMs(),
+        address,
+        fromTrustedProxy: settings.proxies.contains(connection.remoteAddress),
+        p0: isP0(route),
+        header: (name) => headerOf(connection, name),
+      },
+      limits,
+    );
+    limited.user = about.person?.userId;
+    limited.device = about.person?.deviceHash;
+    limited.activity = about.activityId;
+    limited.sku = about.skuId;
+    try {
+      const by =
+        limits.instance(limited) ??
+        limits.source(limited) ??
+        limits.person(limited) ??
+        (await limits.budget(limited));
+      if (by !== undefined) return rateLimited(by);
+      const delayMs = delayMsOf(limited);
+      if (delayMs > 0) {
+        await new Promise<void>((resolve) => {
+          timers.after(delayMs, resolve);
+        });
+      }
+      return await work();
+    } finally {
+      limits.end(limited);
+    }
   }
 
   const pageActivity = (activity: Activity): PageActivity => {
@@ -97,14 +127,16 @@ export function pageServices(
   }
 
   async function change(
+    route: RouteName,
     person: Person,
     orderId: string,
+    connection: PageConnection,
     how: (order: Order) => Promise<OrderReply>,
   ): Promise<OrderReply> {
-    const limited = limits.person('pay', person.userId, person.deviceHash, clock.monoUs());
-    if (limited !== undefined) return rateLimited(limited);
-    const order = await ownOrder(person, orderId);
-    return order === undefined ? { kind: 'unknown' } : how(order);
+    return limitedWork<OrderReply>(route, 0, connection, { person }, async () => {
+      const order = await ownOrder(person, orderId);
+      return order === undefined ? { kind: 'unknown' } : how(order);
+    });
   }
 
   return {
@@ -127,24 +159,29 @@ export function pageServices(
         : undefined;
     },
     async session(connection) {
-      if (deps.sessions === undefined) return { kind: 'sign_in' };
-      const no = refused('session', 2, connection);
-      if (no !== undefined) return no;
-      const loopback = isFromHere(connection, settings.proxies);
-      const issued = deps.sessions.issue({ address: addressOf(connection), loopback });
-      if (issued === undefined) return { kind: 'sign_in' };
-      const { userId, token, expiresAtMs } = issued;
-      const person = { userId, personId: userId };
-      return { kind: 'session', userToken: token, person, expiresAtMs };
+      const { sessions } = deps;
+      if (sessions === undefined) return { kind: 'sign_in' };
+      return limitedWork<SessionReply>('session', 2, connection, {}, () => {
+        const loopback = isFromHere(connection, settings.proxies);
+        const issued = sessions.issue({ address: addressOf(connection), loopback });
+        if (issued === undefined) return { kind: 'sign_in' };
+        const { userId, token, expiresAtMs } = issued;
+        const person = { userId, personId: userId };
+        return { kind: 'session', userToken: token, person, expiresAtMs };
+      });
     },
     async join(activityId, person, skuIds, connection) {
-      return refused('join', 2, connection, person) ?? door.join(activityId, person, { skuIds });
+      return limitedWork('join', 2, connection, { person, activityId }, () =>
+        door.join(activityId, person, { skuIds }),
+      );
     },
     standingByToken: (activityId, entryToken) => door.standingByToken(activityId, entryToken),
     standingByPerson: (activityId, person) => door.standingByPerson(activityId, person),
     leave: (activityId, person) => door.leave(activityId, person),
     async takePass(activityId, person, skuId, connection) {
-      return refused('pass', 1, connection, person) ?? door.takePass(activityId, person, skuId);
+      return limitedWork('pass', 1, connection, { person, activityId, skuId }, () =>
+        door.takePass(activityId, person, skuId),
+      );
     },
     async submit(form, connection) {
       forms.inFlight += 1;
@@ -154,6 +191,8 @@ export function pageServices(
           clock.monoUs(),
           clock.wallMs(),
           addressOf(connection),
+          connection,
+          settings.proxies.contains(connection.remoteAddress),
         );
         return outcomeOfVerdict(await pipeline.run(submission), form);
       } finally {
@@ -181,9 +220,10 @@ export function pageServices(
     },
     order: ownOrder,
     demoPayments: deps.payments.demo,
-    pay: (person, orderId) =>
-      change(person, orderId, (order) => deps.payments.pay(order, undefined)),
-    cancel: (person, orderId) => change(person, orderId, (order) => deps.payments.cancel(order)),
+    pay: (person, orderId, connection) =>
+      change('pay', person, orderId, connection, (order) => deps.payments.pay(order, undefined)),
+    cancel: (person, orderId, connection) =>
+      change('cancel', person, orderId, connection, (order) => deps.payments.cancel(order)),
   };
 }
 
@@ -193,7 +233,8 @@ function headerOf(connection: PageConnection, name: string): string | undefined 
 }
 
 function rateLimited(limited: LimitRefusal): PageRefusal {
-  return { kind: 'refused', code: 'RATE_LIMITED', retryAfterMs: limited.retryAfterMs };
+  const code = limited.answer === 'queue' ? 'WAITING_ROOM' : 'RATE_LIMITED';
+  return { kind: 'refused', code, retryAfterMs: limited.retryAfterMs };
 }
 
 /** A form as a submission: its head is in order by construction, its body is already here. */
@@ -202,6 +243,8 @@ function formSubmission(
   arrivedUs: number,
   nowMs: number,
   address: string,
+  connection: PageConnection,
+  fromTrustedProxy: boolean,
 ): Submission {
   const { requestId, activityId, skuId, quantity } = form;
   return {
@@ -223,6 +266,8 @@ function formSubmission(
     deviceHash: undefined,
     idempotencyKey: requestId,
     traceparent: undefined,
+    fromTrustedProxy,
+    header: (name) => headerOf(connection, name),
     // The pages have checked the form's origin before they asked for anything.
     fromForeignOrigin: false,
     readBody: () => Promise.resolve({ requestId, activityId, skuId, quantity }),

@@ -6,8 +6,7 @@ import { parseInstant } from '../config/values.ts';
 import { explain } from '../core/rules/explain.ts';
 import type { DescribedRequest, ExplainedRule } from '../core/rules/explain.ts';
 import type { RuleContext } from '../core/rules/judge.ts';
-import { risks } from '../core/rules/model.ts';
-import type { RouteName } from '../pipeline/limits.ts';
+import { risks, routeAnswers, routeNames } from '../core/rules/model.ts';
 import { needConfig } from './configuration.ts';
 import { UsageError, exitNo, exitOk, paintFor } from './terminal.ts';
 import type { Surroundings } from './terminal.ts';
@@ -36,21 +35,8 @@ export interface ExplainOptions extends RulesOptions {
   readonly trustedProxy?: boolean;
 }
 
-/** Every route that a rule may name; the compiler sees that none is forgotten. */
-const routeNames: Readonly<Record<RouteName, true>> = {
-  submit: true,
-  status: true,
-  standing: true,
-  join: true,
-  pass: true,
-  session: true,
-  order: true,
-  pay: true,
-  callback: true,
-  facts: true,
-  page: true,
-};
-const routes = Object.keys(routeNames);
+/** Every route that a rule may name. */
+const routes: readonly string[] = routeNames;
 
 /** `sluice rules check FILE`: every problem at once, then notes; exit 1 when there is a problem. */
 export function checkRulesFile(
@@ -135,10 +121,11 @@ function readRulesFile(
 }
 
 function contextOf(options: RulesOptions, surroundings: Surroundings): RuleContext {
-  if (options.config === undefined) return { routes };
+  if (options.config === undefined) return { routes, answers: routeAnswers };
   const { config } = needConfig(options.config, {}, surroundings);
   return {
     routes,
+    answers: routeAnswers,
     activities: config.activities.map(({ activityId }) => activityId),
     skus: config.activities.flatMap(({ skus }) => skus.map(({ skuId }) => skuId)),
     ceiling: config.server.ceiling,

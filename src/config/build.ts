@@ -1,16 +1,21 @@
 import type { Sku } from '../core/activity.ts';
 import { perSecond } from '../core/limit/rate.ts';
+import { judgeRules } from '../core/rules/judge.ts';
+import { readRules } from '../core/rules/read.ts';
 import type { Report } from './check.ts';
 import { instantMs } from './config.ts';
 import type {
   ActivityPlan,
+  BudgetOptions,
   Config,
   IdentityOptions,
   PlannedInstant,
+  RulesChoice,
   ServerOptions,
   StoreOptions,
 } from './config.ts';
 import { quoted } from './problems.ts';
+import { ruleContext } from './rule-context.ts';
 import type { Written, WrittenActivity } from './schema.ts';
 import type { Path } from './source.ts';
 import {
@@ -47,21 +52,24 @@ export function buildConfig(
   const server = clean(['server']) ? buildServer(written, report) : undefined;
   const stores = clean(['stores']) ? buildStores(written, report) : undefined;
   const identity = clean(['identity']) ? buildIdentity(written, report) : undefined;
+  const budgets = clean(['budgets']) ? buildBudgets(written) : undefined;
   reportRepeats(written.activities, ['activities'], report);
   const activities = written.activities.flatMap((one, at) => {
     const path = ['activities', at];
     reportRepeats(one.skus, [...path, 'skus'], report);
     return buildActivity(one, path, report, clean, nowMs) ?? [];
   });
-  if (server === undefined || stores === undefined || identity === undefined || !clean([]))
-    return undefined;
+  if (!server || !stores || !identity || !budgets || !clean([])) return undefined;
+  const rules = buildRules(written, { server, activities, budgets }, report);
   return {
     server,
     dataFolder: written.data,
     stores,
     identity,
     activities,
-    budgets: { backlogMax: written.budgets.backlog },
+    budgets,
+    rules,
+    pages: written.pages.theme === undefined ? {} : { themeFile: written.pages.theme },
     telemetry: { logLevel: written.telemetry.log_level },
   };
 }
@@ -133,6 +141,34 @@ function buildStores({ stores }: Written, report: Report): StoreOptions {
   };
 }
 
+function buildBudgets({ budgets }: Written): BudgetOptions {
+  return {
+    backlogMax: budgets.backlog,
+    submit: sure(readRate(budgets.submit), budgets.submit),
+    maxInstances: budgets.max_instances,
+    emergency: budgets.emergency,
+  };
+}
+
+/** Rules have a reader and a judge of their own; what they say is told as everything else is. */
+function buildRules(
+  written: Written,
+  deployment: Pick<Config, 'server' | 'activities' | 'budgets'>,
+  report: Report,
+): RulesChoice {
+  const { rules, rules_file: path } = written;
+  if (rules !== undefined && rules !== null && path !== undefined)
+    report(['rules_file'], 'rules_file beside rules', 'one of the two', 'key');
+  if (path !== undefined) return { kind: 'file', path };
+  if (rules === undefined || rules === null) return { kind: 'default' };
+  const { set, problems } = readRules(rules, ['rules']);
+  const list = Array.isArray(rules) ? ['rules'] : ['rules', 'rules'];
+  const judged = judgeRules(set, ruleContext(deployment), list);
+  for (const { path: at, found, allowed } of [...problems, ...judged.problems])
+    report(at, found, allowed, found.startsWith('unknown key') ? 'key' : 'value');
+  return { kind: 'written', set };
+}
+
 function sure<Value>(value: Value | undefined, text: string): Value {
   if (value === undefined) throw new Error(`passed the schema and does not parse: ${quoted(text)}`);
   return value;
@@ -161,6 +197,7 @@ function buildIdentity({ identity }: Written, report: Report): IdentityOptions {
     keys: secret === undefined ? { jwksUrl: jwksUrl ?? '' } : { secret },
     ...(issuer === undefined ? {} : { issuer }),
     ...(audience === undefined ? {} : { audience }),
+    allowedPrivate: identity.allowed_private.map((text) => sure(parseNetwork(text), text)),
     ...claims,
   };
 }
@@ -231,6 +268,7 @@ function buildRoom(
     maxAdmissionsPerSecond: wholePerSecond('max_admissions', 'people'),
     maxActive: room.max_active,
     pollsPerSecond: wholePerSecond('poll_budget', 'questions'),
+    bindDevice: room.bind_device,
     ...(lotteryPlaces === undefined ? {} : { lotteryPlaces }),
   };
 }

@@ -27,6 +27,7 @@ export function reporter(source: Source, problems: Problem[]): Report {
 export function checkAgainstSchema(source: Source, report: Report): Written {
   const walk = (node: Node, value: unknown, path: Path): unknown => {
     if (value === unresolved) return blank(node);
+    if (node['x-language'] !== undefined) return value;
     if (value === undefined || value === null) {
       if (node.default !== undefined) return walk(node, node.default, path);
       report(path, 'nothing', allowedOf(node));
@@ -129,6 +130,7 @@ export function scalarProblem(node: Node, value: unknown): string | undefined {
 
 /** What may stand at a node, in words. */
 export function allowedOf(node: Node): string {
+  if (node['x-language'] === 'rules') return 'rules, as in `sluice rules check`';
   if (node.enum !== undefined)
     return node.enum.length === 1 ? String(node.enum[0]) : `one of ${node.enum.join(', ')}`;
   if (node['x-kind'] !== undefined) return kinds[node['x-kind']].allowed;

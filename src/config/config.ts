@@ -1,5 +1,6 @@
 import type { Rate } from '../core/limit/rate.ts';
 import type { Activity, RoomSettings, Sku } from '../core/activity.ts';
+import type { RuleSet } from '../core/rules/model.ts';
 
 /**
  * The configuration as the rest of the system takes it: plain values with units in their names,
@@ -12,9 +13,29 @@ export interface Config {
   readonly stores: StoreOptions;
   readonly identity: IdentityOptions;
   readonly activities: readonly ActivityPlan[];
-  readonly budgets: { readonly backlogMax: number };
+  readonly budgets: BudgetOptions;
+  readonly rules: RulesChoice;
+  readonly pages: { readonly themeFile?: string };
   readonly telemetry: { readonly logLevel: LogLevel };
 }
+
+/** What the whole deployment can take. */
+export interface BudgetOptions {
+  /** Reservations that may wait to become orders. */
+  readonly backlogMax: number;
+  /** Submits of one activity, over all instances. */
+  readonly submit: Rate;
+  /** Instances that there will ever be at a time. */
+  readonly maxInstances: number;
+  /** Tokens that one instance may spend of a budget, once per outage, under `fail: local`. */
+  readonly emergency: number;
+}
+
+/** Where the rules come from: built in, written in the configuration, or a file that is watched. */
+export type RulesChoice =
+  | { readonly kind: 'default' }
+  | { readonly kind: 'written'; readonly set: RuleSet }
+  | { readonly kind: 'file'; readonly path: string };
 
 export type LogLevel = 'error' | 'warn' | 'info' | 'debug';
 
@@ -72,6 +93,8 @@ export type IdentityOptions =
         | { readonly secret: string };
       readonly issuer?: string;
       readonly audience?: string;
+      /** Private networks in which the keys may be fetched. */
+      readonly allowedPrivate: readonly string[];
       readonly userClaim: string;
       readonly personClaim: string;
     };

@@ -138,6 +138,12 @@ const identity = Type.Object(
         description: 'The `aud` that tokens must name.',
       }),
     ),
+    allowed_private: Type.Array(text('network', 'A private address, or a network of them.'), {
+      maxItems: 64,
+      default: [],
+      description:
+        'Private networks in which `jwks_url` may lie; without an entry here none is called, whatever its name resolves to.',
+    }),
     user_claim: Type.String({
       minLength: 1,
       maxLength: 64,
@@ -209,6 +215,11 @@ const room = Type.Object(
         description: 'How many a `lottery` draws.',
       }),
     ),
+    bind_device: Type.Boolean({
+      default: false,
+      description:
+        'Passes are good only with the `Sluice-Device` they were taken with. The pages of the shop send none: for apps.',
+    }),
     poll_budget: text('rate', 'Questions that the whole room may ask; the pace of each follows.', {
       default: `${pollBudgetDefault.perSecond}/s`,
     }),
@@ -268,6 +279,25 @@ const budgets = Type.Object(
       default: backlogCeilingDefault,
       description: 'Reservations that wait to become orders; past it new submits are refused.',
     }),
+    submit: text(
+      'rate',
+      'Submits that one activity may ask of the stock, over all instances: the budget of the built-in rules.',
+      { default: '40000/s' },
+    ),
+    max_instances: Type.Integer({
+      minimum: 1,
+      maximum: 1_000,
+      default: 8,
+      description:
+        'Instances that will run at a time, at most. Rules with `fail: instance` are judged by it.',
+    }),
+    emergency: Type.Integer({
+      minimum: 0,
+      maximum: 1_000_000,
+      default: 100,
+      description:
+        'Tokens that an instance may spend of a budget under `fail: local`, once per outage of the shared store.',
+    }),
   },
   { ...closed, default: {}, description: 'What the whole can take.' },
 );
@@ -281,6 +311,19 @@ const telemetry = Type.Object(
     ),
   },
   { ...closed, default: {}, description: 'What it tells about itself.' },
+);
+
+const pages = Type.Object(
+  {
+    theme: Type.Optional(
+      Type.String({
+        minLength: 1,
+        maxLength: 1024,
+        description: 'File with the branding of the pages (YAML or JSON).',
+      }),
+    ),
+  },
+  { ...closed, default: {}, description: 'How the shop looks.' },
 );
 
 /** What `sluice up` sells when no activities are written: enough to see every phase. */
@@ -310,7 +353,23 @@ export const configSchema = Type.Object(
       default: [demoSale],
       description: 'The sales. `[]` for none.',
     }),
+    rules: Type.Optional(
+      Type.Unsafe<unknown>({
+        'x-language': 'rules',
+        description:
+          'Limits, in place of the built-in ones: a list of rules, or `{version, groups, risk, rules}`.',
+      }),
+    ),
+    rules_file: Type.Optional(
+      Type.String({
+        minLength: 1,
+        maxLength: 1024,
+        description:
+          'File of rules in place of `rules`; relative to where `sluice` is started. Changes are in force within a second.',
+      }),
+    ),
     budgets,
+    pages,
     telemetry,
   },
   { ...closed, title: 'Configuration of Sluice' },
@@ -338,6 +397,8 @@ export interface Node {
   readonly pattern?: string;
   readonly 'x-kind'?: KindName;
   readonly 'x-secret'?: boolean;
+  /** A value in a language of its own, which its own reader checks. */
+  readonly 'x-language'?: 'rules';
   /** A URL that may hold a password: shown without it. */
   readonly 'x-url'?: boolean;
 }

@@ -20,6 +20,8 @@ export function showYaml(written: Written): string {
 function hide(node: Node, value: unknown): unknown {
   if (value === undefined) return undefined;
   if (node['x-secret'] === true) return hiddenSecret;
+  // Checked by its own reader, and nothing in it is a secret.
+  if (node['x-language'] !== undefined) return value;
   if (node['x-url'] === true && typeof value === 'string') return withoutLogin(value);
   if (Array.isArray(value)) {
     const { items } = node;

@@ -135,8 +135,10 @@ function problemTemplate(refusal: Refusal): Template {
     retryable: entry.retryable,
     next_action: refusal.nextAction ?? entry.nextAction,
   };
-  const headers: string[] = [...problemHeaders];
-  if (refusal.code === 'RATE_LIMITED') headers.push('Sluice-Limited', scope);
+  // Not a problem, where it is no error: the same members all the same.
+  const headers: string[] = [...(entry.http < 400 ? jsonHeaders : problemHeaders)];
+  if (refusal.code === 'RATE_LIMITED' || refusal.code === 'WAITING_ROOM')
+    headers.push('Sluice-Limited', scope);
   if (entry.http === 401) headers.push('WWW-Authenticate', 'Bearer realm="sluice"');
   return { status: entry.http, headers, head: open(members), withRetry: new Map() };
 }

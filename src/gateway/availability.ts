@@ -72,6 +72,11 @@ export class AvailabilityBoard {
     return kept.mark;
   }
 
+  /** What was seen last, however old; asks nobody. */
+  seen(sku: SkuKey): StockMark | undefined {
+    return this.#entry(sku).mark;
+  }
+
   /** Anything that carries a newer mark may bring it here: it saves a read. */
   learn(sku: SkuKey, mark: StockMark): void {
     const kept = this.#entry(sku);
@@ -85,8 +90,7 @@ export class AvailabilityBoard {
     return this.#entry(sku).paid;
   }
 
-  availability(sku: SkuKey): Availability {
-    const mark = this.glance(sku);
+  availability(sku: SkuKey, mark = this.glance(sku)): Availability {
     return mark === undefined ? 'maybe_later' : availabilityOf(mark, this.#entry(sku).paid);
   }
 

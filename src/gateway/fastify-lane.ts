@@ -1,18 +1,22 @@
 import type { IncomingMessage, ServerResponse } from 'node:http';
 import fastify, { type FastifyInstance, type FastifyReply, type FastifyRequest } from 'fastify';
-import { bodyMaxBytes } from '../core/bounds.ts';
+import { bodyMaxBytes, idPattern } from '../core/bounds.ts';
 import { type FixedRefusal, type Refusal, refuse } from '../core/decision.ts';
 import { OutcomeUnknownError, UnavailableError } from '../ports/errors.ts';
-import type { KnownPerson } from '../pipeline/identity.ts';
+import type { IdentityResult } from '../pipeline/identity.ts';
 import { limitRefusals } from '../pipeline/limit-refusal.ts';
 import { bodyTooLarge, refuseHead } from '../pipeline/stages/01-receive.ts';
 import { foreignOrigin, noUserToken, refusalOfIdentity } from '../pipeline/stages/06-identify.ts';
 import { jsonHeaders } from './answer.ts';
 import { readRawBody } from './body.ts';
-import { addressOf, type GatewayContext } from './context.ts';
+import type { LimitedCall } from '../pipeline/limited-request.ts';
+import { degradedBy, delayMsOf } from '../pipeline/limits.ts';
+import type { Timers } from '../ports/clock.ts';
+import type { GatewayContext } from './context.ts';
 import { routeDeadlineMs, within } from './deadline.ts';
 import { Credentials } from './credentials.ts';
 import { requestHead } from './head.ts';
+import { limitedCall } from './limited.ts';
 import type { Call, RouteReply, RouteSpec } from './route.ts';
 import { serveStream } from './stream.ts';
 import { invalidBody } from './submission.ts';
@@ -29,6 +33,7 @@ const personLimits = limitRefusals(
   'person',
   'too many requests from this user; come back when told',
 );
+const budgetLimits = limitRefusals('budget', 'the budget of this is used for the moment');
 
 const shed: FixedRefusal = {
   decision: 'reject',
@@ -155,7 +160,17 @@ export async function fastifyLane(
       context.exchanges.write(request.raw, reply.raw, context.renderer.json(200, document));
     });
   });
-  context.deps.pages?.(app, context);
+  void app.register(async (scope) => {
+    scope.addHook('onRequest', async (request, reply) => {
+      const limited = limitedCall(context, request.raw, 'page');
+      const by = await limitPage(context, limited);
+      reply.raw.once('close', () => context.deps.limits.end(limited));
+      if (by === undefined) return;
+      exits.set(request.raw, { stage: 'page', decision: 'reject', reason: by.reason });
+      answerReply(context, reply, by);
+    });
+    context.deps.pages?.(scope, context);
+  });
   await app.ready();
 
   return {
@@ -211,12 +226,13 @@ function routeServer(
     const request = fastifyRequest.raw;
     const nowUs = deps.clock.monoUs();
     const nowMs = deps.clock.wallMs();
-    const address = addressOf(context, request);
+    const limited = limitedCall(context, request, route.limits);
+    const { address } = limited;
     const { settings } = deps;
     const credentials = new Credentials(request, settings.proxies, settings.secure ?? false);
     const changes = route.method !== 'GET';
     try {
-      const refused = refuseEarly(context, route, request, address, nowUs);
+      const refused = refuseEarly(context, route, request, limited);
       if (refused !== undefined) return refused;
       const params = checkParams?.(fastifyRequest.params);
       if (params?.ok === false) {
@@ -230,17 +246,19 @@ function routeServer(
       if (changes && route.auth !== 'none' && credentials.fromForeignOrigin) {
         return refuse(foreignOrigin);
       }
-      if (person !== undefined) {
-        const limited = deps.limits.person(
-          route.limits,
-          person.userId,
-          credentials.deviceHash,
-          nowUs,
-        );
-        if (limited !== undefined) return personLimits(limited);
-      }
+      learn(limited, person, credentials, fastifyRequest.params);
+      // Who comes by entry token has no name here; the room knows them, and sets their pace.
+      const asked = route.priority !== undefined;
+      const nameless = route.auth === 'user_or_entry' && person === undefined;
+      const early = asked && !nameless ? deps.limits.person(limited) : undefined;
+      if (early !== undefined) return personLimits(early);
       const body = await readBody(route, request);
       if ('decision' in body) return body;
+      limited.sku ??= skuIn(body.value);
+      const late = asked ? await deps.limits.budget(limited) : undefined;
+      if (late !== undefined) return budgetLimits(late);
+      const delayMs = delayMsOf(limited);
+      if (delayMs > 0) await pause(deps.timers, delayMs);
       const checked = checkBody?.(body.value);
       if (checked?.ok === false) return invalidBody(checked.errors, 'receive');
       const call: Call = {
@@ -250,6 +268,7 @@ function routeServer(
         nowMs,
         nowUs,
         address,
+        degradedBy: degradedBy(limited),
         params: (fastifyRequest.params ?? {}) as Readonly<Record<string, string>>,
         body: body.value,
         bodyText: body.text,
@@ -260,24 +279,66 @@ function routeServer(
       return await within(deps.timers, routeDeadlineMs, reply, refuse(partUnknown, 1_000));
     } catch (error) {
       return refusalOfError(context, route.operationId, error);
+    } finally {
+      deps.limits.end(limited);
     }
   };
+}
+
+/** Pages are looked at before anybody is known; what they do when sent is limited as its API route. */
+async function limitPage(
+  context: GatewayContext,
+  limited: LimitedCall,
+): Promise<Refusal | undefined> {
+  const { limits, timers } = context.deps;
+  const early = limits.instance(limited) ?? limits.source(limited);
+  if (early !== undefined) return sourceLimits(early);
+  const late = limits.person(limited) ?? (await limits.budget(limited));
+  if (late !== undefined) return budgetLimits(late);
+  const delayMs = delayMsOf(limited);
+  if (delayMs > 0) await pause(timers, delayMs);
+  return undefined;
+}
+
+/** What the lane has learnt, for rules of the later stages. */
+function learn(
+  limited: LimitedCall,
+  person: AskingPerson | undefined,
+  credentials: Credentials,
+  params: unknown,
+): void {
+  limited.user = person?.userId;
+  limited.claims = person?.claim;
+  limited.device = credentials.deviceHash;
+  const { activity_id: activity, sku_id: sku } = Object(params) as Record<string, unknown>;
+  if (typeof activity === 'string') limited.activity = activity;
+  if (typeof sku === 'string') limited.sku = sku;
+}
+
+/** The SKU that a body names; whether it exists is not the limits' business. */
+function skuIn(body: unknown): string | undefined {
+  const { sku_id: sku } = Object(body) as Record<string, unknown>;
+  return typeof sku === 'string' && idPattern.test(sku) ? sku : undefined;
+}
+
+function pause(timers: Timers, delayMs: number): Promise<void> {
+  return new Promise((resolve) => {
+    timers.after(delayMs, resolve);
+  });
 }
 
 function refuseEarly(
   context: GatewayContext,
   route: RouteSpec,
   request: IncomingMessage,
-  address: string,
-  nowUs: number,
+  limited: LimitedCall,
 ): Refusal | undefined {
   const { health, limits } = context.deps;
   const head = refuseHeadOf(route, request);
   if (head !== undefined || route.priority === undefined) return head;
-  if (!health.admit(route.priority, address)) return refuse(shed, context.spread.busyMs());
-  const limited =
-    limits.instance(route.limits, nowUs) ?? limits.source(route.limits, address, nowUs);
-  return limited === undefined ? undefined : sourceLimits(limited);
+  if (!health.admit(route.priority, limited.address)) return refuse(shed, context.spread.busyMs());
+  const by = limits.instance(limited) ?? limits.source(limited);
+  return by === undefined ? undefined : sourceLimits(by);
 }
 
 function refuseHeadOf(route: RouteSpec, request: IncomingMessage): Refusal | undefined {
@@ -297,19 +358,21 @@ function isChunked(request: IncomingMessage): boolean {
   return request.headers['transfer-encoding'] !== undefined;
 }
 
+type AskingPerson = Extract<IdentityResult, { kind: 'person' }>;
+
 /** The verified person; undefined where the route does without. */
 async function whoAsks(
   context: GatewayContext,
   route: RouteSpec,
   credentials: Credentials,
   nowMs: number,
-): Promise<KnownPerson | Refusal | undefined> {
+): Promise<AskingPerson | Refusal | undefined> {
   if (route.auth === 'none') return undefined;
   const { userToken } = credentials;
   const optional = route.auth === 'user_or_entry' && credentials.entryToken !== undefined;
   if (userToken === undefined) return optional ? undefined : refuse(noUserToken);
   const found = await context.deps.identity.verify(userToken, nowMs);
-  if (found.kind === 'person') return { userId: found.userId, personId: found.personId };
+  if (found.kind === 'person') return found;
   return optional ? undefined : refusalOfIdentity(found);
 }
 

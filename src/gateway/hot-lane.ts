@@ -10,9 +10,11 @@ import { noUserToken, refusalOfIdentity } from '../pipeline/stages/06-identify.t
 import { reservationLost } from '../pipeline/stages/10-reserve.ts';
 import type { FieldError } from '../wire/schemas.ts';
 import type { HttpAnswer } from './answer.ts';
-import { addressOf, type GatewayContext } from './context.ts';
+import type { LimitedCall } from '../pipeline/limited-request.ts';
+import type { GatewayContext } from './context.ts';
 import { Credentials } from './credentials.ts';
 import { routeDeadlineMs, within } from './deadline.ts';
+import { limitedCall } from './limited.ts';
 import { noSuchActivity, noSuchEntry } from './refusals.ts';
 import { HttpSubmission, invalidBody } from './submission.ts';
 
@@ -30,6 +32,7 @@ const standingSuffix = '/entries/me';
 
 const statusLimits = limitRefusals('source', 'too many questions; keep to the pace you were given');
 const personLimits = limitRefusals('person', 'too many questions; keep to the pace you were given');
+const budgetLimits = limitRefusals('budget', 'as many questions are asked as may be');
 
 const shedStanding: FixedRefusal = {
   decision: 'reject',
@@ -130,7 +133,9 @@ export class HotLane {
     const { deps, renderer } = this.#context;
     this.#context.exchanges.begin(request, response);
     deps.ledger.arrived();
+    const limited = limitedCall(this.#context, request, 'status');
     const leave = (answer: Refusal | StatusResult): void => {
+      deps.limits.end(limited);
       const nowMs = deps.clock.wallMs();
       const { said, decision, reason } = statusAnswer(answer);
       deps.ledger.left('status', decision, reason);
@@ -140,7 +145,7 @@ export class HotLane {
         'state' in said ? renderer.outcome(said, nowMs) : renderer.refusal(said, nowMs),
       );
     };
-    const refused = this.#statusAsked(request, url, leave);
+    const refused = this.#statusAsked(request, url, limited, leave);
     if (refused !== undefined) leave(refused);
   }
 
@@ -148,27 +153,49 @@ export class HotLane {
   #statusAsked(
     request: IncomingMessage,
     url: string,
+    limited: LimitedCall,
     leave: (answer: Refusal | StatusResult) => void,
   ): Refusal | undefined {
     const { deps } = this.#context;
-    const nowUs = deps.clock.monoUs();
-    const limited =
-      deps.limits.instance('status', nowUs) ??
-      deps.limits.source('status', addressOf(this.#context, request), nowUs);
-    if (limited !== undefined) return statusLimits(limited);
+    const early = deps.limits.instance(limited) ?? deps.limits.source(limited);
+    if (early !== undefined) return statusLimits(early);
     const asked = statusQuestion(url);
     if (!('requestId' in asked)) return asked;
-    const token = this.#credentials(request).userToken;
+    const credentials = this.#credentials(request);
+    const token = credentials.userToken;
     if (token === undefined) return refuse(noUserToken);
+    limited.activity = asked.activityId;
+    limited.sku = asked.skuId;
+    limited.device = credentials.deviceHash;
 
     const withPerson = (found: IdentityResult): Refusal | undefined => {
       const refused = refusalOfIdentity(found);
       if (refused !== undefined || found.kind !== 'person') return refused;
-      const tooMany = deps.limits.person('status', found.userId, undefined, nowUs);
+      limited.user = found.userId;
+      limited.claims = found.claim;
+      const tooMany = deps.limits.person(limited);
       if (tooMany !== undefined) return personLimits(tooMany);
+      const budget = deps.limits.budget(limited);
+      if (!(budget instanceof Promise)) {
+        return budget === undefined ? ask(found.userId) : budgetLimits(budget);
+      }
+      budget.then(
+        (late) => {
+          const refusal = late === undefined ? ask(found.userId) : budgetLimits(late);
+          if (refusal !== undefined) leave(refusal);
+        },
+        (error: unknown) => {
+          deps.log.error('limits_failed', { error: String(error) });
+          leave(storesSilent);
+        },
+      );
+      return undefined;
+    };
+
+    const ask = (userId: string): Refusal | undefined => {
       const slots = deps.health.slots.status;
       if (!slots.tryTake()) return refuse(noStatusSlot, this.#context.spread.busyMs());
-      const asking = deps.status.ask(asked, found.userId, asked.requestId);
+      const asking = deps.status.ask(asked, userId, asked.requestId);
       // The slot is held as long as the stores really work, the asker only as long as is bearable.
       asking.then(
         (result) => slots.release(result.kind === 'unavailable' ? 'dropped' : 'success'),
@@ -198,25 +225,52 @@ export class HotLane {
 
   /** By entry token alone; without one, or with a bad one, the other lane asks by identity. */
   #standing(request: IncomingMessage, response: ServerResponse, path: string): boolean {
-    const { deps, renderer, exchanges } = this.#context;
+    const { deps, exchanges } = this.#context;
     const activityId = path.slice(activitiesPrefix.length, -standingSuffix.length);
     const token = this.#credentials(request).entryToken;
     if (token === undefined || !idPattern.test(activityId)) return false;
-    const nowUs = deps.clock.monoUs();
-    const limited = deps.limits.instance('standing', nowUs);
+    const limited = limitedCall(this.#context, request, 'standing');
+    limited.activity = activityId;
+    const early = deps.limits.instance(limited) ?? deps.limits.source(limited);
     const result: StandingResult | Refusal =
-      limited !== undefined
-        ? statusLimits(limited)
+      early !== undefined
+        ? statusLimits(early)
         : deps.health.admit(3, token)
           ? deps.door.standingByToken(activityId, token)
           : refuse(shedStanding, this.#context.spread.busyMs());
-    if ('kind' in result && result.kind === 'bad_token') return false;
+    if ('kind' in result && result.kind === 'bad_token') {
+      deps.limits.end(limited);
+      return false;
+    }
     exchanges.begin(request, response);
     deps.ledger.arrived();
+    const leave = (said: StandingResult | Refusal): void => {
+      deps.limits.end(limited);
+      this.#answerStanding(request, response, said);
+    };
+    const late = 'decision' in result ? undefined : deps.limits.budget(limited);
+    if (late instanceof Promise) {
+      late.then(
+        (by) => leave(by === undefined ? result : budgetLimits(by)),
+        (error: unknown) => {
+          deps.log.error('limits_failed', { error: String(error) });
+          leave(refuse(partsAway.inventory, 1_000));
+        },
+      );
+    } else leave(late === undefined ? result : budgetLimits(late));
+    return true;
+  }
+
+  #answerStanding(
+    request: IncomingMessage,
+    response: ServerResponse,
+    result: StandingResult | Refusal,
+  ): void {
+    const { deps, renderer } = this.#context;
     if ('kind' in result && result.kind === 'standing') {
       deps.ledger.left('standing', 'handle', 'standing');
       this.#send(request, response, renderer.json(200, result.standing));
-      return true;
+      return;
     }
     const refusal =
       'decision' in result
@@ -224,7 +278,6 @@ export class HotLane {
         : refuse(result.kind === 'unknown_activity' ? noSuchActivity : noSuchEntry);
     deps.ledger.left('standing', 'reject', refusal.reason);
     this.#send(request, response, renderer.refusal(refusal, deps.clock.wallMs()));
-    return true;
   }
 
   #credentials(request: IncomingMessage): Credentials {

@@ -42,6 +42,8 @@ export interface Call {
   readonly nowMs: number;
   readonly nowUs: number;
   readonly address: string;
+  /** The rule for which the cheaper answer is due, where the route has one. */
+  readonly degradedBy: string | undefined;
   readonly params: Readonly<Record<string, string>>;
   readonly body: unknown;
   readonly bodyText: string;

@@ -3,6 +3,7 @@ import type { SkuKey } from '../core/activity.ts';
 import type { Refusal } from '../core/decision.ts';
 import type { InflightSlots } from '../core/overload/inflight.ts';
 import type { ReserveOutcome } from '../ports/inventory-store.ts';
+import type { LimitedRequest } from '../pipeline/limits.ts';
 import type {
   RequestHead,
   Submission,
@@ -32,12 +33,15 @@ export class HttpSubmission implements Submission {
   readonly #response: ServerResponse;
   readonly #credentials: Credentials;
   #address: string | undefined = undefined;
+  #device: string | undefined | null = null;
 
   // All there from the start, so that every submission has one shape, which V8 rewards.
+  limited: LimitedRequest | undefined = undefined;
   target: SubmitTarget | undefined = undefined;
   probe: SkuKey | undefined = undefined;
   userId: string | undefined = undefined;
   personId: string | undefined = undefined;
+  claim: ((name: string) => string | undefined) | undefined = undefined;
   pass: VerifiedPass | undefined = undefined;
   body: SubmitBody | undefined = undefined;
   slots: InflightSlots | undefined = undefined;
@@ -77,11 +81,21 @@ export class HttpSubmission implements Submission {
   }
 
   get deviceHash(): string | undefined {
-    return this.#credentials.deviceHash;
+    if (this.#device === null) this.#device = this.#credentials.deviceHash;
+    return this.#device;
   }
 
   get fromForeignOrigin(): boolean {
     return this.#credentials.fromForeignOrigin;
+  }
+
+  get fromTrustedProxy(): boolean {
+    const peer = this.#request.socket.remoteAddress;
+    return peer !== undefined && this.#context.deps.settings.proxies.contains(peer);
+  }
+
+  header(name: string): string | undefined {
+    return headerText(this.#request, name);
   }
 
   get idempotencyKey(): string | undefined {

@@ -33,6 +33,11 @@ export class RetrySpread {
     return 5_000 + this.#below(10_000);
   }
 
+  /** Uniform in [0, 1), for hints of limits. */
+  draw(): number {
+    return this.#below(0x4000_0000) / 0x4000_0000;
+  }
+
   #below(bound: number): number {
     let x = this.#state;
     x ^= x << 13;

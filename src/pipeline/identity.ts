@@ -16,7 +16,11 @@ export interface KnownPerson {
 }
 
 export type IdentityResult =
-  | ({ readonly kind: 'person' } & KnownPerson)
+  | ({
+      readonly kind: 'person';
+      /** Further claims of the token, as texts, for rules that name one. */
+      readonly claim?: (name: string) => string | undefined;
+    } & KnownPerson)
   /** `reason` is a short word from a closed set. */
   | { readonly kind: 'refused'; readonly reason: string }
   /** The keys could not be had: says nothing about the token. */

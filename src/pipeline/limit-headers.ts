@@ -1,21 +1,19 @@
 import { rateLimitHeaders } from '../core/limit/headers.ts';
-import type { Rate } from '../core/limit/rate.ts';
+import type { LimitSpec } from '../core/limit/algorithm.ts';
 import type { LimitRefusal } from './limits.ts';
 
 /** Different waits whose headers are kept per rule; hints are told in whole seconds. */
 const keptMax = 128;
 
 /**
- * `RateLimit` and `RateLimit-Policy` of one token-bucket rule that refuses: nothing left, and back in so
+ * `RateLimit` and `RateLimit-Policy` of one rule that refuses: nothing left, and back in so
  * many seconds. A flood gets the same few of them a million times, so they are kept.
  */
 export function refusedHeaders(
   ruleId: string,
-  rate: Rate,
-  burstMilli: number,
+  limit: LimitSpec,
 ): (retryAfterMs: number) => NonNullable<LimitRefusal['headers']> {
   const kept = new Map<number, NonNullable<LimitRefusal['headers']>>();
-  const limit = { algorithm: 'token_bucket', rate, burstMilli } as const;
   return (retryAfterMs) => {
     const seconds = Math.ceil(retryAfterMs / 1000);
     let headers = kept.get(seconds);

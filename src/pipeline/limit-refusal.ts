@@ -9,22 +9,70 @@ const rememberedRulesMax = 256;
  * made once per rule.
  */
 export function limitRefusals(stage: StageName, detail: string): (by: LimitRefusal) => Refusal {
-  const fixed = new Map<string, FixedRefusal>();
+  const fixed = new Map<string, Known>();
   return (by) => {
-    const key = by.ruleId;
-    let known = fixed.get(key);
-    if (known === undefined || known.scope !== by.scope) {
-      known = {
-        decision: 'reject',
-        stage,
-        code: 'RATE_LIMITED',
-        reason: 'rate_limited',
-        detail,
-        scope: by.scope,
-        ruleId: by.ruleId,
-      };
-      if (fixed.size < rememberedRulesMax) fixed.set(key, known);
+    const { ruleId, scope, reason = 'limit', answer = 'reject' } = by;
+    let known = fixed.get(ruleId);
+    if (known?.scope !== scope || known.reason !== reason || known.answer !== answer) {
+      known = { scope, reason, answer, refusal: fixedOf(by, stage, detail) };
+      if (fixed.size < rememberedRulesMax || fixed.has(ruleId)) fixed.set(ruleId, known);
     }
-    return refuse(known, by.retryAfterMs, by.headers);
+    const refusal = refuse(known.refusal, by.retryAfterMs, by.headers);
+    if (answer !== 'queue' && by.activityId === undefined) return refusal;
+    return { ...refusal, extra: whereToStand(by) };
   };
+}
+
+interface Known {
+  readonly scope: LimitRefusal['scope'];
+  readonly reason: LimitRefusal['reason'];
+  readonly answer: LimitRefusal['answer'];
+  readonly refusal: FixedRefusal;
+}
+
+function fixedOf(by: LimitRefusal, stage: StageName, detail: string): FixedRefusal {
+  const { scope, ruleId } = by;
+  const base = { decision: 'reject', stage, ruleId, detail, scope } as const;
+  if (by.reason === 'store_away') {
+    return {
+      ...base,
+      code: 'DEPENDENCY_UNAVAILABLE',
+      scope: 'system',
+      reason: 'limits_unavailable',
+      detail: 'the store of shared limits did not answer; nothing was done',
+      nextAction: 'RETRY_LATER',
+    };
+  }
+  if (by.answer === 'queue') {
+    return {
+      ...base,
+      code: 'WAITING_ROOM',
+      reason: 'waiting_room',
+      detail: 'more are here than can be served now; keep your place, and come back when told',
+    };
+  }
+  const limited = { ...base, code: 'RATE_LIMITED' } as const;
+  switch (by.reason) {
+    case 'penalty':
+      return {
+        ...limited,
+        reason: 'penalty',
+        detail: 'refusals were ignored; everything waits until the penalty is over',
+      };
+    case 'absent_key':
+      return {
+        ...limited,
+        reason: 'absent_key',
+        detail: 'the request lacks what this limit counts by, and is not taken without it',
+      };
+    default:
+      return { ...limited, reason: 'rate_limited' };
+  }
+}
+
+/** Where one stands meanwhile: asking there costs the sale nothing. */
+function whereToStand({ activityId }: LimitRefusal): Readonly<Record<string, unknown>> {
+  return activityId === undefined
+    ? { activities_path: '/v1/activities' }
+    : { activity_id: activityId, standing_path: `/v1/activities/${activityId}/entries/me` };
 }

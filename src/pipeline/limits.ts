@@ -1,57 +1,85 @@
+import type { Risk, routeNames } from '../core/rules/model.ts';
+import type { RequestFacts } from '../core/rules/facts.ts';
+import type { DecisionSink } from '../core/rules/sink.ts';
 import type { Scope } from '../wire/codes.ts';
 
 /**
- * The limits as the path sees them: one question per stage, answered at once, never waiting. What
- * stands behind it (token buckets today, a rule set, leases) is composed outside.
+ * The limits as the path sees them: one question per stage, in the order of the path, about a request
+ * of which more is known at each. What stands behind it (rule-limits.ts) is composed outside.
+ *
+ * Only `budget` may have to wait: rules that ask a shared store for every request all stand there.
  */
 export interface PathLimits {
-  /** This instance's own capacity, configured. */
-  instance(route: RouteName, nowUs: number): LimitRefusal | undefined;
-  /** Client address and its prefix; penalties. */
-  source(route: RouteName, address: string, nowUs: number): LimitRefusal | undefined;
+  /** This instance's own capacity, and rules that need to know nothing of the caller. */
+  instance(request: LimitedRequest): LimitRefusal | undefined;
+  /** Client address and its prefix, headers, risk; penalties. */
+  source(request: LimitedRequest): LimitRefusal | undefined;
   /** The verified user, and the device where one is known. All or none are charged. */
-  person(
-    route: RouteName,
-    userId: string,
-    deviceHash: string | undefined,
-    nowUs: number,
-  ): LimitRefusal | undefined;
-  /** The activity's and the SKU's shared budget. */
-  budget(
-    activityId: string,
-    skuId: string,
-    quantity: number,
-    nowUs: number,
-  ): LimitRefusal | undefined;
+  person(request: LimitedRequest): LimitRefusal | undefined;
+  /** Shared budgets of activity and SKU, quantities, exact limits. */
+  budget(request: LimitedRequest): LimitRefusal | undefined | Promise<LimitRefusal | undefined>;
+  /**
+   * The request has ended, however: places that it held are given back. Calling it twice, or for a
+   * request that no limit has seen, changes nothing.
+   */
+  end(request: LimitedRequest): void;
+  /** How suspect a caller is, by its signs. */
+  risk(caller: Caller): Risk;
+  /** A pass that nobody here signed came from this address. */
+  forged(address: string): void;
 }
 
+/** What of a request its risk is read from. */
+export type Caller = Pick<RequestFacts, 'address' | 'device' | 'fromTrustedProxy' | 'header'>;
+
 /** Names that rules match on; closed, and few, because they are metric labels too. */
-export type RouteName =
-  | 'submit'
-  | 'status'
-  | 'standing'
-  | 'join'
-  | 'pass'
-  | 'session'
-  | 'order'
-  | 'pay'
-  | 'callback'
-  | 'facts'
-  | 'page';
+export type RouteName = (typeof routeNames)[number];
+
+/** A request, as far as the path has come, and what limits have noted down for it. */
+export interface LimitedRequest extends RequestFacts {
+  /** Monotonic, µs. */
+  readonly arrivedUs: number;
+  readonly nowMs: number;
+  /** Places held and waits due; made by the limits when a rule needs it. */
+  sink: DecisionSink | undefined;
+  /** Id of what is asked for, the same in every repetition. */
+  readonly requestId?: string | undefined;
+  /** Whether it is a repetition; noted by the limits where a rule asks. */
+  retry?: boolean | undefined;
+}
+
+/** How long a request that was let through has to be held back before its work begins, ms. */
+export function delayMsOf(request: LimitedRequest): number {
+  return request.sink === undefined ? 0 : Math.ceil(request.sink.delayUs / 1000);
+}
+
+/** A request that was let through is to get the cheaper answer: the rule that says so. */
+export function degradedBy(request: LimitedRequest): string | undefined {
+  return request.sink?.degradedBy;
+}
 
 export interface LimitRefusal {
   readonly scope: Scope;
   readonly ruleId: string;
-  /** Earliest useful moment, ms from now, at least 1. Already spread where the budget is shared. */
+  /** Earliest useful moment, ms from now, at least 1. Exact where the counter is the caller's own. */
   readonly retryAfterMs: number;
   /** `RateLimit` and `RateLimit-Policy`, ready to send. */
   readonly headers?: readonly (readonly [name: string, value: string])[];
+  /** Why; `limit` when absent. */
+  readonly reason?: 'limit' | 'penalty' | 'absent_key' | 'ceiling' | 'store_away';
+  /** `queue` points to the waiting room instead; `reject` when absent. */
+  readonly answer?: 'reject' | 'queue';
+  /** Where to stand meanwhile, where that is known. */
+  readonly activityId?: string | undefined;
 }
 
-/** No limits at all: for tests of other stages, and where a deployment configures none. */
+/** No limits at all: for tests of other stages. */
 export const noLimits: PathLimits = {
   instance: () => undefined,
   source: () => undefined,
   person: () => undefined,
   budget: () => undefined,
+  end: () => undefined,
+  risk: () => 'low',
+  forged: () => undefined,
 };

@@ -69,12 +69,14 @@ export class SubmitPipeline {
   readonly #stages: readonly (SyncStage | AsyncStage)[];
   readonly #ledger: StageLedger;
   readonly #flags: SoldOutFlags;
+  readonly #limits: PathLimits;
   readonly #onError: (what: string, error: unknown) => void;
 
   constructor(parts: PipelineParts) {
     this.#stages = stagesOf(parts);
     this.#ledger = parts.ledger;
     this.#flags = parts.flags;
+    this.#limits = parts.limits;
     this.#onError = parts.onError;
   }
 
@@ -130,12 +132,21 @@ export class SubmitPipeline {
     const unavailable = verdict.code === 'DEPENDENCY_UNAVAILABLE';
     submission.slots?.release(releaseOf(verdict, unavailable));
     submission.slots = undefined;
+    if (submission.limited !== undefined) this.#limits.end(submission.limited);
+    if (forgeries.has(verdict.reason)) this.#limits.forged(submission.address);
     if (submission.probe !== undefined) this.#flags.probeLost(submission.probe);
     const exit = verdict.decision === 'handle' ? 'handle' : unavailable ? 'fail' : 'reject';
     this.#ledger.left(verdict.stage, exit, verdict.reason);
     return verdict;
   }
 }
+
+/** Passes that nobody here signed, or that were signed for something else. */
+const forgeries: ReadonlySet<string> = new Set([
+  'pass_signature',
+  'pass_structure',
+  'pass_algorithm',
+]);
 
 /** What the slot learns: a dependency that did not answer is a drop, a refusal says nothing. */
 function releaseOf(verdict: Verdict, unavailable: boolean): Release {

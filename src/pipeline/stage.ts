@@ -3,6 +3,7 @@ import type { Refusal, StageName } from '../core/decision.ts';
 import type { InflightSlots } from '../core/overload/inflight.ts';
 import type { RequestRecord, ReserveOutcome } from '../ports/inventory-store.ts';
 import type { Code, NextAction, OutcomeState } from '../wire/codes.ts';
+import type { LimitedRequest } from './limits.ts';
 
 /**
  * One submit on its way. The first groups are facts of the connection and claims of the sender;
@@ -28,12 +29,18 @@ export interface Submission {
   readonly deviceHash: string | undefined;
   readonly idempotencyKey: string | undefined;
   readonly traceparent: string | undefined;
+  /** The peer of the connection is one of our proxies. */
+  readonly fromTrustedProxy?: boolean;
+  /** A header field, by its name in lower case, for rules that name one. */
+  header?(name: string): string | undefined;
   /** It relies on a cookie, and no page of ours sent it. */
   readonly fromForeignOrigin: boolean;
 
   /** Reads and checks the body, once; waits for the network. Never rejects. */
   readBody(): Promise<SubmitBody | Refusal>;
 
+  /** From instance: how limits see this request, and what it holds until it ends. */
+  limited: LimitedRequest | undefined;
   /** From the sold-out stage: what the path id stands for. */
   target: SubmitTarget | undefined;
   /** The sold-out stage let this one through to learn whether its flag still holds. */
@@ -41,6 +48,8 @@ export interface Submission {
   /** From identify. */
   userId: string | undefined;
   personId: string | undefined;
+  /** Claims of the verified token, for rules that name one. */
+  claim?: ((name: string) => string | undefined) | undefined;
   pass: VerifiedPass | undefined;
   /** From budget, the last moment before anything shared is spent. */
   body: SubmitBody | undefined;
@@ -52,6 +61,7 @@ export interface Submission {
 
 /** What stages fill in, before any has run. */
 export const nothingYet = {
+  limited: undefined,
   target: undefined,
   probe: undefined,
   userId: undefined,

@@ -4,6 +4,7 @@ import type { Mode } from '../core/overload/mode.ts';
 import { Latency } from './latency.ts';
 import { Metrics } from './metrics.ts';
 import type { Tell } from './metrics.ts';
+import { registerRules, type RuleNumbers } from './rule-metrics.ts';
 import { registerRooms } from './room-metrics.ts';
 import type { RoomsReading } from './room-metrics.ts';
 import type { ActivitySample, SaleSample, SkuSample } from './sale-sample.ts';
@@ -19,6 +20,10 @@ export interface MetricSources {
   readonly sample: () => SaleSample | undefined;
   /** Undefined while no room runs here. */
   readonly rooms: () => RoomsReading | undefined;
+  /** Undefined while no rules are in force. */
+  readonly rules: () => RuleNumbers | undefined;
+  /** Round trips to the store of shared limits. */
+  readonly budgetCalls: Latency;
   /** Round trips to the inventory store. */
   readonly reserve: Latency;
 }
@@ -44,6 +49,7 @@ export function registerMetrics(metrics: Metrics, sources: MetricSources): void 
   registerPath(metrics, sources.ledger);
   registerLoad(metrics, sources);
   registerSale(metrics, sources.sample);
+  registerRules(metrics, sources.rules, sources.budgetCalls);
   registerRooms(metrics, sources.rooms, () => sources.ledger().arrivals);
   metrics.histogram(
     {
@@ -64,6 +70,8 @@ export function metricsTable(): string {
     limiters: {},
     sample: () => undefined,
     rooms: () => undefined,
+    rules: () => undefined,
+    budgetCalls: new Latency(),
     reserve: new Latency(),
   });
   const rows = metrics.catalogue().map(({ name, type, labels, help }) => {

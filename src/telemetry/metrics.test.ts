@@ -8,6 +8,8 @@ import { RoomMeasures, networkOf } from '../core/room/measures.ts';
 import { metricsTable, registerMetrics } from './catalogue.ts';
 import type { MetricSources } from './catalogue.ts';
 import { Latency } from './latency.ts';
+import type { RuleNumbers } from './rule-metrics.ts';
+import type { RuleStats } from '../core/rules/engine.ts';
 import { Metrics, labelValue, seriesMax } from './metrics.ts';
 import type { RoomsReading } from './room-metrics.ts';
 import { Sampler, sampleStaleMs, takeSample } from './sale-sample.ts';
@@ -39,6 +41,36 @@ function rooms(): RoomsReading {
   return { measures: measures.snapshot(), heldRatios: [0.9, 0.8], ...people };
 }
 
+const rule = (ruleId: string, more: Partial<RuleStats> = {}): RuleStats => ({
+  ruleId,
+  mode: 'enforce',
+  admitted: 0,
+  refused: 0,
+  wouldRefuse: 0,
+  entries: 0,
+  overflow: 0,
+  penalties: 0,
+  failAdmitted: 0,
+  ...more,
+});
+
+const rules: RuleNumbers = {
+  version: 7,
+  stats: [
+    rule('per-user', { admitted: 90, refused: 10, penalties: 1 }),
+    rule('tighter', { mode: 'shadow', wouldRefuse: 4 }),
+    rule('shared', { failAdmitted: 3 }),
+  ],
+  failPolicies: new Map([['shared', 'instance']]),
+  ceilingRefused: 2,
+  reloads: { applied: 5, refused: 1 },
+  budgetErrors: 6,
+  budgetUnknown: 1,
+  leaseRemaining: 40,
+  leaseWasted: 8,
+  emergencySpent: 9,
+};
+
 function scene(current: () => SaleSample | undefined = () => sample) {
   const metrics = new Metrics();
   const ledger = new Ledger(() => 0);
@@ -50,6 +82,8 @@ function scene(current: () => SaleSample | undefined = () => sample) {
     limiters: { user: { entries: 12, overflowTotal: 1 } },
     sample: current,
     rooms: () => (current() === undefined ? undefined : rooms()),
+    rules: () => rules,
+    budgetCalls: new Latency(),
     reserve,
   };
   registerMetrics(metrics, sources);
@@ -88,6 +122,15 @@ describe('the catalogue', () => {
     const fed = (name: string) => [...values.keys()].some((key) => key.startsWith(name));
     for (const { name } of metrics.catalogue()) expect([name, fed(name)]).toEqual([name, true]);
     expect(Object.fromEntries(values)).toMatchObject({
+      'sluice_rule_decisions_total{rule="per-user",decision="admit"}': 90,
+      'sluice_rule_decisions_total{rule="per-user",decision="refuse"}': 10,
+      'sluice_rule_decisions_total{rule="ceiling",decision="refuse"}': 2,
+      'sluice_shadow_would_reject_total{rule="tighter"}': 4,
+      sluice_rule_version: 7,
+      'sluice_rule_reloads_total{result="refused"}': 1,
+      'sluice_fail_policy_admissions_total{policy="instance"}': 3,
+      'sluice_fail_policy_admissions_total{policy="local"}': 9,
+      sluice_limiter_unknown_total: 1,
       'sluice_ingress_requests_total{stage="enqueue",decision="handle",reason="queued"}': 2,
       'sluice_rejected_requests_total{stage="reserve",reason="outcome_unknown"}': 1,
       'sluice_load_shed_total{reason="mode"}': 1,
@@ -139,7 +182,10 @@ describe('the catalogue', () => {
     const metrics = scene(() => undefined).metrics;
     const values = scraped(metrics);
     expect(
-      [...values.keys()].filter((key) => /room|stock|orders|queue|admission|eta|passes/.test(key)),
+      [...values.keys()].filter(
+        (key) =>
+          !key.includes('fail_policy') && /room|stock|orders|queue|admission|eta|passes/.test(key),
+      ),
     ).toEqual([]);
     expect(metrics.text()).toContain('# TYPE sluice_queue_depth gauge');
   });

@@ -516,7 +516,7 @@ describe('orders', () => {
 
 describe('limits of the other routes', () => {
   test.each(['instance', 'source', 'person'] as const)('%s', async (stage) => {
-    const refuse = (route: string) =>
+    const refuse = ({ route }: { route: string }) =>
       route === 'join'
         ? ({ scope: 'source', ruleId: 'j', retryAfterMs: 1_500 } as const)
         : undefined;

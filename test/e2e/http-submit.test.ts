@@ -537,7 +537,7 @@ describe('status', () => {
   });
 
   test('is answered when no submit is', async () => {
-    const refuseSubmit = (route: string) =>
+    const refuseSubmit = ({ route }: { route: string }) =>
       route === 'submit'
         ? ({ scope: 'instance', ruleId: 'r', retryAfterMs: 100 } as const)
         : undefined;

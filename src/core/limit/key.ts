@@ -26,6 +26,8 @@ export type HashSeed = ArrayLike<number>;
 const wideMark = 0x4000_0000;
 /** Marks the count word of a list, which no length word can equal. */
 const listMark = 0x8000_0000 | 0;
+/** Stands for the second part of a key that has one only; no text can be it. */
+const noSecond = Symbol('list of one');
 
 /**
  * Hashes tuples under one seed and one rule. The 64-bit result is left in `low` and `high`, because
@@ -47,7 +49,7 @@ export class KeyHasher {
   readonly #r3: number;
   // The state behind the second part of the last pair. Mostly it is the same again (a route, an
   // activity), and then only the first part costs time.
-  #second: string | undefined;
+  #second: string | typeof noSecond | undefined;
   #s0 = 0;
   #s1 = 0;
   #s2 = 0;
@@ -76,8 +78,11 @@ export class KeyHasher {
   }
 
   /** Hashes (rule, a, b). O(length). */
-  hashPair(a: string, b: string): void {
-    if (b !== this.#second) this.#rememberSecond(b);
+  hashPair(a: string, b: string | typeof noSecond): void {
+    if (b !== this.#second) {
+      if (b === noSecond) this.#rememberOne();
+      else this.#rememberSecond(b);
+    }
     let v0 = this.#s0;
     let v1 = this.#s1;
     let v2 = this.#s2;
@@ -124,15 +129,30 @@ export class KeyHasher {
       this.hashPair(a, b);
       return;
     }
+    if (parts.length === 1 && a !== undefined) {
+      // The commonest key of a rule: the pair's loop, from the state behind "a list of one".
+      this.hashPair(a, noSecond);
+      return;
+    }
     this.#restore(this.#r0, this.#r1, this.#r2, this.#r3);
     this.#word(listMark | parts.length);
     for (const part of parts) this.#text(part);
     this.#finish(this.#v0, this.#v1, this.#v2, this.#v3);
   }
 
+  #rememberOne(): void {
+    this.#restore(this.#r0, this.#r1, this.#r2, this.#r3);
+    this.#word(listMark | 1);
+    this.#keepSecond(noSecond);
+  }
+
   #rememberSecond(b: string): void {
     this.#restore(this.#r0, this.#r1, this.#r2, this.#r3);
     this.#text(b);
+    this.#keepSecond(b);
+  }
+
+  #keepSecond(b: string | typeof noSecond): void {
     this.#second = b;
     this.#s0 = this.#v0;
     this.#s1 = this.#v1;

@@ -77,8 +77,9 @@ export class RuleEngine {
   readonly #ceiling: { readonly bucket: SingleBucket; readonly limit: LimitSpec } | undefined;
   #set: RuleSet = noRules;
   #lives: Live[] = [];
-  /** By stage, then by `method route`. */
-  #places = new Map<string, readonly Live[]>();
+  /** By stage, route and method: three looks by words that are the same objects again and again. */
+  #places: Places = newPlaces();
+  #placesKept = 0;
   #sweepNext = 0;
   #ceilingRefused = 0;
 
@@ -126,7 +127,8 @@ export class RuleEngine {
     });
     this.#lives.sort((a, b) => byLevel(a.rule, b.rule));
     this.#set = set;
-    this.#places = new Map();
+    this.#places = newPlaces();
+    this.#placesKept = 0;
     return { applied: true };
   }
 
@@ -147,8 +149,17 @@ export class RuleEngine {
       const waitUs = this.#ceiling.bucket.probe(1000, nowUs);
       if (waitUs !== 0) {
         this.#ceilingRefused += 1;
-        const base = { ruleId: 'ceiling', reason: 'ceiling', onLimit: 'reject' } as const;
-        return { ...base, waitUs, own: false, rule: undefined, limit: this.#ceiling.limit };
+        const { limit } = this.#ceiling;
+        // Written out: this is made for every request of a flood.
+        return {
+          ruleId: 'ceiling',
+          reason: 'ceiling',
+          waitUs,
+          own: false,
+          onLimit: 'reject',
+          rule: undefined,
+          limit,
+        };
       }
     }
     const judged = this.#judge(stage, facts, nowUs, nowMs, sink);
@@ -241,10 +252,12 @@ export class RuleEngine {
     nowMs: number,
     sink: DecisionSink | undefined,
   ): Judged {
+    const candidates = this.#candidates(stage, facts);
+    if (candidates.length === 0) return nothingAsked;
     const asked: Live[] = [];
     let refusing: Live | undefined;
     let reason: RuleReason = 'limit';
-    for (const live of this.#candidates(stage, facts)) {
+    for (const live of candidates) {
       if (!inForce(live.rule, nowMs) || mismatchOfRest(live.rule.match, facts) !== undefined) {
         continue;
       }
@@ -362,18 +375,31 @@ export class RuleEngine {
 
   /** Rules of the stage that route and method do not exclude, widest first. */
   #candidates(stage: RuleStage, facts: RequestFacts): readonly Live[] {
-    const place = `${stage} ${facts.method} ${facts.route}`;
-    const known = this.#places.get(place);
+    const { route, method } = facts;
+    const known = this.#places[stage].get(route)?.get(method);
     if (known !== undefined) return known;
     const found = this.#lives.filter(
       (live) =>
         live.stage === stage &&
-        mismatchOfPlace(live.rule.match, this.#set, facts.route, facts.method) === undefined,
+        mismatchOfPlace(live.rule.match, this.#set, route, method) === undefined,
     );
-    if (this.#places.size < rememberedPlacesMax) this.#places.set(place, found);
+    if (this.#placesKept < rememberedPlacesMax) {
+      const methods = this.#places[stage].get(route) ?? new Map<string, readonly Live[]>();
+      this.#places[stage].set(route, methods.set(method, found));
+      this.#placesKept += 1;
+    }
     return found;
   }
 }
+
+type Places = Readonly<Record<RuleStage, Map<string, Map<string, readonly Live[]>>>>;
+
+function newPlaces(): Places {
+  return { instance: new Map(), source: new Map(), person: new Map(), budget: new Map() };
+}
+
+/** Of a stage that no rule concerns. */
+const nothingAsked: Judged = { asked: [], refusing: undefined, reason: 'limit' };
 
 interface Judged {
   readonly asked: readonly Live[];

@@ -18,7 +18,13 @@ export function personOfClaims(claims: RawClaims, names: ClaimNames): IdentityRe
   if (typeof personId !== 'string' || !isUserId(personId)) {
     return { kind: 'refused', reason: 'person' };
   }
-  return { kind: 'person', userId, personId };
+  return { kind: 'person', userId, personId, claim: (name) => claimText(claims[name]) };
+}
+
+/** A claim as rules compare it; lists and mappings are none. */
+function claimText(value: unknown): string | undefined {
+  if (typeof value === 'string') return value;
+  return typeof value === 'number' || typeof value === 'boolean' ? String(value) : undefined;
 }
 
 /**

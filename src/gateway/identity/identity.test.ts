@@ -88,7 +88,7 @@ describe('a shared secret', () => {
       .sign(with_);
 
   test('what a JWT library signs, verifies here, with the configured claims', async () => {
-    expect(identity.verify(await signed(), nowMs)).toEqual({
+    expect(identity.verify(await signed(), nowMs)).toMatchObject({
       kind: 'person',
       userId: 'ann',
       personId: 'd1',

@@ -61,8 +61,8 @@ export interface PagesDeps {
   order(person: Person, orderId: string): Promise<Order | undefined>;
   /** True where the built-in demo provider takes payments. */
   readonly demoPayments: boolean;
-  pay(person: Person, orderId: string): Promise<OrderReply>;
-  cancel(person: Person, orderId: string): Promise<OrderReply>;
+  pay(person: Person, orderId: string, connection: PageConnection): Promise<OrderReply>;
+  cancel(person: Person, orderId: string, connection: PageConnection): Promise<OrderReply>;
 }
 
 /** What a page request says of its sender. */

@@ -41,7 +41,7 @@ export function registerOrderRoutes(app: FastifyInstance, deps: PagesDeps): void
       const who = orderId === undefined ? undefined : await page.person();
       if (orderId === undefined || who === undefined) return notFoundPage(page);
       if (change === 'pay' && !deps.demoPayments) return notFoundPage(page);
-      const result = await deps[change](who.person, orderId);
+      const result = await deps[change](who.person, orderId, page.connection);
       switch (result.kind) {
         case 'done':
           // Many providers confirm a moment later: until then the order's page asks again quickly.

@@ -89,7 +89,8 @@ async function availability(call: Call): Promise<RouteReply> {
     return refuse(backlogged, call.context.spread.busyMs());
   }
   const sku = { activityId, skuId };
-  const mark = await board.look(sku);
+  // The cheaper answer: what was seen last, and nobody is asked.
+  const mark = call.degradedBy === undefined ? await board.look(sku) : board.seen(sku);
   return {
     status: 200,
     body: {
@@ -97,7 +98,13 @@ async function availability(call: Call): Promise<RouteReply> {
       stock_epoch: mark?.stockEpoch ?? 0,
       server_time: renderer.serverTime(call.nowMs),
     },
-    headers: ['Cache-Control', 'public, max-age=1', 'X-Content-Type-Options', 'nosniff'],
+    headers: [
+      'Cache-Control',
+      'public, max-age=1',
+      'X-Content-Type-Options',
+      'nosniff',
+      ...degradedMark(call),
+    ],
   };
 }
 
@@ -106,7 +113,9 @@ type Facts = Omit<import('../../wire/schemas.ts').ActivityBody, 'server_time'>;
 async function activityFacts(call: Call, activity: Activity): Promise<Facts> {
   const { deps, board } = call.context;
   const { activityId } = activity;
-  await Promise.all(activity.skus.map(({ skuId }) => board.look({ activityId, skuId })));
+  if (call.degradedBy === undefined) {
+    await Promise.all(activity.skus.map(({ skuId }) => board.look({ activityId, skuId })));
+  }
   const room = deps.publicRoom?.(activityId) ?? { commitment: null };
   return {
     activity_id: activityId,
@@ -132,11 +141,24 @@ async function activityFacts(call: Call, activity: Activity): Promise<Facts> {
   };
 }
 
+/** Says that an answer is the cheaper one, and which rule asked for it. */
+function degradedMark({ degradedBy }: Call): readonly string[] {
+  return degradedBy === undefined ? [] : ['Sluice-Degraded', degradedBy];
+}
+
 /** A weak tag, because `server_time` differs between two answers that say the same. */
 function cacheable(call: Call, facts: object, bodyAt: (serverTime: string) => object): RouteReply {
   const hash = createHash('sha256').update(JSON.stringify(facts)).digest('base64url').slice(0, 22);
   const tag = `W/"${hash}"`;
-  const headers = ['Cache-Control', factsCache, 'ETag', tag, 'X-Content-Type-Options', 'nosniff'];
+  const headers = [
+    'Cache-Control',
+    factsCache,
+    'ETag',
+    tag,
+    'X-Content-Type-Options',
+    'nosniff',
+    ...degradedMark(call),
+  ];
   const known = call.request.headers['if-none-match'];
   if (known !== undefined && known.split(',').some((one) => one.trim() === tag)) {
     return { status: 304, body: undefined, headers };

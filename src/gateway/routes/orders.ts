@@ -83,7 +83,7 @@ export const orderRoutes: readonly RouteSpec[] = [
     path: '/v1/orders/{order_id}',
     operationId: 'cancelOrder',
     summary: 'Cancel before payment',
-    limits: 'order',
+    limits: 'cancel',
     priority: 0,
     params: OrderParams,
     auth: 'user',

@@ -1,3 +1,4 @@
+import { LimitedSubmit } from '../limited-request.ts';
 import type { PathLimits } from '../limits.ts';
 import { limitRefusals } from '../limit-refusal.ts';
 import type { SyncStage } from '../stage.ts';
@@ -8,7 +9,9 @@ export function instanceStage(limits: PathLimits): SyncStage {
   return {
     name: 'instance',
     run(submission) {
-      const limited = limits.instance('submit', submission.arrivedUs);
+      const limited = limits.instance(
+        (submission.limited ??= new LimitedSubmit(submission, limits)),
+      );
       return limited === undefined ? undefined : refusals(limited);
     },
   };

@@ -1,3 +1,4 @@
+import { LimitedSubmit } from '../limited-request.ts';
 import type { PathLimits } from '../limits.ts';
 import { limitRefusals } from '../limit-refusal.ts';
 import type { SyncStage } from '../stage.ts';
@@ -8,7 +9,7 @@ export function sourceStage(limits: PathLimits): SyncStage {
   return {
     name: 'source',
     run(submission) {
-      const limited = limits.source('submit', submission.address, submission.arrivedUs);
+      const limited = limits.source((submission.limited ??= new LimitedSubmit(submission, limits)));
       return limited === undefined ? undefined : refusals(limited);
     },
   };

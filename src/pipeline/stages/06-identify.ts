@@ -93,6 +93,7 @@ export function identifyStage(identity: IdentityVerifier, passes: PassVerifier):
     if (refused !== undefined || found.kind !== 'person') return refused;
     submission.userId = found.userId;
     submission.personId = found.personId;
+    submission.claim = found.claim;
     const raw = submission.passToken;
     if (raw === undefined) return refuse(noPass);
     const verdict = passes.verify(

@@ -1,4 +1,5 @@
 import { limitRefusals } from '../limit-refusal.ts';
+import { LimitedSubmit } from '../limited-request.ts';
 import type { PathLimits } from '../limits.ts';
 import type { SyncStage } from '../stage.ts';
 
@@ -8,9 +9,9 @@ export function personStage(limits: PathLimits): SyncStage {
   return {
     name: 'person',
     run(submission) {
-      const { userId, deviceHash, arrivedUs } = submission;
-      if (userId === undefined) throw new Error('person runs after identify has set the user');
-      const limited = limits.person('submit', userId, deviceHash, arrivedUs);
+      if (submission.userId === undefined)
+        throw new Error('person runs after identify has set the user');
+      const limited = limits.person((submission.limited ??= new LimitedSubmit(submission, limits)));
       return limited === undefined ? undefined : refusals(limited);
     },
   };

@@ -1,5 +1,6 @@
 import type { Refusal } from '../../core/decision.ts';
 import { limitRefusals } from '../limit-refusal.ts';
+import { LimitedSubmit } from '../limited-request.ts';
 import type { PathLimits } from '../limits.ts';
 import type { AsyncStage, Submission, SubmitBody, VerifiedPass } from '../stage.ts';
 
@@ -11,7 +12,10 @@ import type { AsyncStage, Submission, SubmitBody, VerifiedPass } from '../stage.
 export function budgetStage(limits: PathLimits): AsyncStage {
   const refusals = limitRefusals('budget', 'the budget of this sale is used for the moment');
 
-  function spend(submission: Submission, body: SubmitBody): Refusal | undefined {
+  function spend(
+    submission: Submission,
+    body: SubmitBody,
+  ): Refusal | undefined | Promise<Refusal | undefined> {
     const { target, pass } = submission;
     if (target === undefined || pass === undefined) {
       throw new Error('budget runs after sold_out and identify');
@@ -21,8 +25,10 @@ export function budgetStage(limits: PathLimits): AsyncStage {
     submission.body = body;
     // It can start nothing, so it may not take a place from somebody who can.
     if (pass.expired) return undefined;
-    const { activityId, skuId } = target;
-    const limited = limits.budget(activityId, skuId, body.quantity, submission.arrivedUs);
+    const limited = limits.budget((submission.limited ??= new LimitedSubmit(submission, limits)));
+    if (limited instanceof Promise) {
+      return limited.then((later) => (later === undefined ? undefined : refusals(later)));
+    }
     return limited === undefined ? undefined : refusals(limited);
   }
 

@@ -1,0 +1,238 @@
+import type { Config } from '../config/config.ts';
+import { ruleContext } from '../config/rule-context.ts';
+import { perSecond, type Rate } from '../core/limit/rate.ts';
+import { defaultRuleSet } from '../core/rules/default-set.ts';
+import { RuleEngine } from '../core/rules/engine.ts';
+import type { KeyPart, Rule, RuleSet } from '../core/rules/model.ts';
+import { RuleLimits } from '../pipeline/rule-limits.ts';
+import type { BudgetStore } from '../ports/budget-store.ts';
+import type { Clock, TimerHandle, Timers } from '../ports/clock.ts';
+import type { EmergencyLedger } from '../ports/emergency-ledger.ts';
+import type { Random } from '../ports/random.ts';
+import { SharedBudgets } from '../stores/limits/shared-budgets.ts';
+import type { Latency } from '../telemetry/latency.ts';
+import type { EventLog } from '../telemetry/log.ts';
+import type { RuleNumbers } from '../telemetry/rule-metrics.ts';
+import { MeasuredBudgets } from './measured-budgets.ts';
+import { RulesFile } from './rules-file.ts';
+
+export interface LiveRulesParts {
+  readonly config: Config;
+  /** Where shared budgets lie. Closed with the rules. */
+  readonly budgets: BudgetStore;
+  /** Durable memory of emergency budgets spent. */
+  readonly ledger: EmergencyLedger;
+  /** For `${NAME}` in the rules file. */
+  readonly environment: Readonly<Record<string, string | undefined>>;
+  readonly clock: Clock;
+  readonly timers: Timers;
+  readonly random: Random;
+  readonly log: EventLog;
+  /** Round trips of the calls to `budgets` are recorded here. */
+  readonly budgetCalls: Latency;
+}
+
+/** How long a burst at the ceiling lasts, s: a spike of 20 ms, doubled many times over. */
+const ceilingBurstSeconds = 0.5;
+/** Slots looked at per rule and tick, and rules per tick: well below a millisecond in all. */
+const sweepSlots = 2_000;
+const sweepRules = 8;
+/** Between two touches of the leases that a sale will need: below the time after which one is handed back. */
+const warmEveryMs = 5_000;
+/** Leases of known activities kept ready; more are made when they are asked for. */
+const warmMax = 1_000;
+/** How long a start waits for its first leases, ms. */
+const firstLeasesMs = 1_000;
+const firstLeasesLookMs = 10;
+
+/**
+ * The rules of a running server: the engine, what it shares with other instances, and the file from
+ * which new rules come. A reload changes the set at once; every counter keeps its balance.
+ */
+export class LiveRules {
+  readonly limits: RuleLimits;
+  readonly engine: RuleEngine;
+  readonly #parts: LiveRulesParts;
+  readonly #measured: MeasuredBudgets;
+  readonly #shared: SharedBudgets;
+  readonly #reloads = { applied: 0, refused: 0 };
+  #file: RulesFile | undefined;
+  #warming: TimerHandle | undefined;
+
+  constructor(parts: LiveRulesParts) {
+    this.#parts = parts;
+    const { config, clock, timers, random, log } = parts;
+    this.#measured = new MeasuredBudgets(parts.budgets, clock, parts.budgetCalls);
+    this.#shared = new SharedBudgets({
+      store: this.#measured,
+      clock,
+      timers,
+      random,
+      ledger: parts.ledger,
+      emergencyTokens: config.budgets.emergency,
+      onTrouble: (error) => log.error('limiter_error', error),
+    });
+    this.engine = new RuleEngine(
+      {
+        hashSeed: new Uint32Array(new Uint8Array(random.bytes(16)).buffer),
+        ceiling: { rate: config.server.ceiling, burstMilli: burstOf(config.server.ceiling) },
+        shared: this.#shared,
+        // Never who: the key of a penalty is a person, a device or an address.
+        onPenalty: (rule) => log.warn('penalty', { rule_id: rule.id, reason: 'penalty' }),
+      },
+      clock.monoUs(),
+    );
+    this.limits = new RuleLimits({ engine: this.engine, clock, random });
+  }
+
+  /**
+   * Puts the first rules in force, gets the first leases, and begins to watch.
+   * @throws RulesFileError when the rules file cannot be used.
+   */
+  async start(): Promise<void> {
+    const { config, timers, log, environment, clock } = this.#parts;
+    const { rules } = config;
+    if (rules.kind === 'file') {
+      const file = new RulesFile({
+        path: rules.path,
+        context: ruleContext(config),
+        environment,
+        timers,
+        onSet: (set) => this.#reload(set),
+        onRefused: (why) => {
+          this.#reloads.refused += 1;
+          log.error('rules_refused', undefined, { detail: why });
+        },
+      });
+      this.engine.apply(await file.first(), clock.monoUs());
+      file.watch();
+      this.#file = file;
+    } else {
+      const set =
+        rules.kind === 'written' ? rules.set : defaultRuleSet({ submit: config.budgets.submit });
+      this.engine.apply(set, clock.monoUs());
+    }
+    this.#warming = timers.every(warmEveryMs, () => this.#warm());
+    await this.#firstLeases();
+  }
+
+  /** Forgets idle keys, in bounded slices; call from one timer. */
+  sweep(): void {
+    const nowUs = this.#parts.clock.monoUs();
+    for (let count = 0; count < sweepRules; count += 1) this.engine.sweep(nowUs, sweepSlots);
+  }
+
+  get numbers(): RuleNumbers {
+    const { remainingMilli, wastedMilli } = this.#shared.totals();
+    return {
+      version: this.engine.version,
+      stats: this.engine.stats(),
+      failPolicies: new Map(this.engine.set.rules.map(({ id, fail }) => [id, fail])),
+      ceilingRefused: this.engine.ceilingRefused,
+      reloads: { ...this.#reloads },
+      budgetErrors: this.#measured.errors,
+      budgetUnknown: this.#measured.unknown,
+      leaseRemaining: remainingMilli / 1000,
+      leaseWasted: wastedMilli / 1000,
+      emergencySpent: this.#shared.emergencyTotalMilli / 1000,
+    };
+  }
+
+  /** Keys remembered and decisions of overflow buckets so far, by what the keys are. */
+  table(dimension: Dimension): { readonly entries: number; readonly overflowTotal: number } {
+    const of = new Map(this.engine.set.rules.map((rule) => [rule.id, dimensionOf(rule)]));
+    let entries = 0;
+    let overflowTotal = 0;
+    for (const row of this.engine.stats()) {
+      if (of.get(row.ruleId) !== dimension) continue;
+      entries += row.entries;
+      overflowTotal += row.overflow;
+    }
+    return { entries, overflowTotal };
+  }
+
+  /** Stops watching, hands every lease back, and closes the store of budgets. */
+  async close(): Promise<void> {
+    this.#warming?.cancel();
+    await this.#file?.close();
+    await this.#shared.close();
+    await this.#parts.budgets.close();
+  }
+
+  #reload(set: RuleSet): void {
+    const { clock, log } = this.#parts;
+    const result = this.engine.apply(set, clock.monoUs());
+    if (result.applied) {
+      this.#reloads.applied += 1;
+      log.info('rules_applied', { rule_version: set.version });
+      this.#warm();
+      return;
+    }
+    this.#reloads.refused += 1;
+    log.error('rules_refused', undefined, {
+      rule_version: set.version,
+      detail: `rules_file: found version ${set.version}; allowed is ${result.live} or higher, the version in force`,
+    });
+  }
+
+  /** Leases that a sale will need are held before its first buyer comes. */
+  #warm(): readonly (() => boolean)[] {
+    const nowUs = this.#parts.clock.monoUs();
+    return this.#leasesToCome().map(([rule, parts]) => {
+      const lease = this.#shared.lease(rule, parts);
+      return () => lease.remainingMilli(nowUs) > 0;
+    });
+  }
+
+  /** Only where the store answers: without it the fail policies speak, and the start goes on. */
+  async #firstLeases(): Promise<void> {
+    const { timers } = this.#parts;
+    for (let waitedMs = 0; waitedMs < firstLeasesMs; waitedMs += firstLeasesLookMs) {
+      if (this.#warm().every((isHeld) => isHeld())) return;
+      await new Promise<void>((resolve) => {
+        timers.after(firstLeasesLookMs, resolve);
+      });
+    }
+  }
+
+  #leasesToCome(): (readonly [rule: Rule, parts: readonly string[]])[] {
+    const { activities } = this.#parts.config;
+    const found: (readonly [Rule, readonly string[]])[] = [];
+    for (const rule of this.engine.set.rules) {
+      if (rule.scope !== 'lease' || rule.mode === 'off') continue;
+      for (const parts of partsOf(rule.key, activities)) {
+        if (found.length >= warmMax) return found;
+        found.push([rule, parts]);
+      }
+    }
+    return found;
+  }
+}
+
+/** What the keys of a table are, coarsely. */
+export type Dimension = 'address' | 'prefix' | 'user' | 'device' | 'other';
+
+function dimensionOf({ key }: Rule): Dimension {
+  const has = (kind: KeyPart['kind']): boolean => key.some((part) => part.kind === kind);
+  if (has('user')) return 'user';
+  if (has('device')) return 'device';
+  if (has('ip')) return 'address';
+  return has('ip_prefix') ? 'prefix' : 'other';
+}
+
+/** The keys of a leased rule over the sales that are known; none where a part is not known before. */
+function partsOf(
+  key: readonly KeyPart[],
+  activities: Config['activities'],
+): readonly (readonly string[])[] {
+  if (key.length === 0) return [[]];
+  if (!key.every(({ kind }) => kind === 'activity' || kind === 'sku')) return [];
+  const rows = activities.flatMap(({ activityId, skus }) =>
+    skus.map(({ skuId }) => key.map(({ kind }) => (kind === 'activity' ? activityId : skuId))),
+  );
+  return [...new Map(rows.map((row) => [row.join('\n'), row])).values()];
+}
+
+function burstOf(rate: Rate): number {
+  return Math.max(1000, Math.ceil(perSecond(rate) * ceilingBurstSeconds * 1000));
+}
