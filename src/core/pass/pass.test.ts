@@ -413,6 +413,67 @@ describe('rotation', () => {
   });
 });
 
+test('an entry token reads the same by position and by parsing', () => {
+  const key = hs256Key('k1', secret);
+  const ring = ringOf(key, 'entry');
+  const at = { issuer: 'sluice', activityId: 'concert' };
+  const header = { alg: 'HS256', kid: 'k1', typ: 'sluice-entry+jwt' };
+  const good = {
+    iss: 'sluice',
+    act: 'concert',
+    eid: 'A'.repeat(22),
+    c: 1,
+    s: 12,
+    j: nowMs,
+    exp: nowMs / 1000 + 60,
+  };
+  const claimsOf = (payload: string): unknown => {
+    const verdict = verifyEntryToken(ring, forge(key, header, payload), at, nowMs);
+    return verdict.kind === 'valid' ? verdict.claims : verdict.reason;
+  };
+  const text = JSON.stringify(good);
+  // A space after the brace makes the same object and another text, so it is parsed.
+  const parsed = (payload: string): unknown => claimsOf(payload.replace('{', '{ '));
+  expect(claimsOf(text)).toMatchObject({ entryId: good.eid, sequence: 12, cohort: 'late' });
+  expect(claimsOf(text)).toEqual(parsed(text));
+  fc.assert(
+    fc.property(
+      fc.nat(text.length - 1),
+      fc.constantFrom('0', '1', '9', '"', '\\', '}', ',', ':', '-', '.', 'e', ' ', 'x'),
+      fc.boolean(),
+      (place, put, replace) => {
+        const changed = text.slice(0, place) + put + text.slice(place + (replace ? 1 : 0));
+        if (!changed.startsWith('{')) return;
+        expect(claimsOf(changed), changed).toEqual(parsed(changed));
+      },
+    ),
+    { numRuns: 3_000 },
+  );
+  for (const [name, value] of [
+    ['s', '007'],
+    ['s', '1234567890123456'],
+    ['j', '0'],
+    ['exp', '99999999999'],
+    ['exp', '1800000060.5'],
+    ['c', '2'],
+    ['s', '-1'],
+  ] as const) {
+    const changed = text.replace(new RegExp(`"${name}":[0-9]+`), `"${name}":${value}`);
+    expect(claimsOf(changed), changed).toEqual(parsed(changed));
+  }
+});
+
+test('a header that begins like another is another', () => {
+  const ring = ringOf(hs256Key('k1', secret));
+  const pass = signPass(ring, claims);
+  expect(reasonOf(pass, ring)).toBe('valid');
+  const [header = '', ...rest] = pass.split('.');
+  expect(reasonOf([`${header}A`, ...rest].join('.'), ring)).not.toBe('valid');
+  expect(reasonOf(pass, ring)).toBe('valid');
+  ring.setRevoked(['k1']);
+  expect(reasonOf(pass, ring), 'the quick way knows of revocations').toBe('key');
+});
+
 test('a token longer than a verifier reads is not made', () => {
   const ring = ringOf(hs256Key('k1', secret));
   expect(() => sealToken(ring, { sub: 'x'.repeat(2000) })).toThrow(/at most 2048/);

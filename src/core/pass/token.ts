@@ -66,12 +66,16 @@ const refusals = {
   payload: { ok: false, reason: 'payload' },
 } as const satisfies Record<TokenRefusal, OpenedToken>;
 
+/** The payload of a token whose signature holds, as text; or the refusal. */
+export type OpenedText =
+  | { readonly ok: true; readonly text: string; readonly keyId: string }
+  | { readonly ok: false; readonly reason: TokenRefusal };
+
 /**
- * Checks everything about a token that does not depend on what it claims, and parses its payload
- * last. The claims of an `ok` result are authentic; whether they apply is the caller's question.
- * O(length), and nothing of it is paid for input past 2 KiB.
+ * Checks everything about a token that does not depend on what it claims. The text of an `ok` result
+ * is authentic, and not parsed yet. O(length), and nothing of it is paid for input past 2 KiB.
  */
-export function openToken(ring: KeyRing, raw: string, nowMs: number): OpenedToken {
+export function openText(ring: KeyRing, raw: string, nowMs: number): OpenedText {
   if (raw.length > tokenMaxBytes) return refusals.too_long;
   const firstDot = raw.indexOf('.');
   const secondDot = raw.indexOf('.', firstDot + 1);
@@ -80,15 +84,23 @@ export function openToken(ring: KeyRing, raw: string, nowMs: number): OpenedToke
   }
   if (raw.indexOf('.', secondDot + 1) !== -1) return refusals.structure;
 
-  const header = raw.slice(0, firstDot);
-  const key = ring.keyForHeader(header, nowMs);
+  const key = ring.keyForToken(raw, firstDot, nowMs);
   if (typeof key === 'string') return refusals[key];
 
   if (!key.verify(raw.slice(0, secondDot), raw.slice(secondDot + 1))) return refusals.signature;
-  ring.rememberHeader(header, key);
+  ring.rememberHeader(raw, firstDot, key);
+  return { ok: true, text: ring.codec.decode(raw.slice(firstDot + 1, secondDot)), keyId: key.kid };
+}
 
-  const claims = parseObject(ring.codec.decode(raw.slice(firstDot + 1, secondDot)));
-  return claims === undefined ? refusals.payload : { ok: true, claims, keyId: key.kid };
+/**
+ * As {@link openText}, with the payload parsed. The claims of an `ok` result are authentic; whether
+ * they apply is the caller's question.
+ */
+export function openToken(ring: KeyRing, raw: string, nowMs: number): OpenedToken {
+  const opened = openText(ring, raw, nowMs);
+  if (!opened.ok) return opened;
+  const claims = parseObject(opened.text);
+  return claims === undefined ? refusals.payload : { ok: true, claims, keyId: opened.keyId };
 }
 
 /**

@@ -34,6 +34,11 @@ interface Statement {
   readonly highMs: number;
 }
 
+interface Range {
+  readonly low: number;
+  readonly high: number;
+}
+
 interface Horizon {
   /** ln(actual ÷ plain), newest last. */
   readonly ratios: number[];
@@ -48,6 +53,8 @@ interface Horizon {
 export class Forecaster {
   readonly #waves: { readonly atMs: number; readonly released: number }[] = [];
   readonly #horizons: Horizon[] = horizonsMs.map(() => ({ ratios: [], miss: 1 - heldTarget }));
+  /** The ranges that follow from the horizons, until something more is learnt. */
+  #ranges: readonly Range[] | undefined;
   #held = 0;
   #settled = 0;
   #statements: Statement[] = [];
@@ -93,7 +100,7 @@ export class Forecaster {
   forecast(nowMs: number): Omit<LaneForecast, 'likelyPlaces' | 'unlikelyPlaces'> {
     return {
       ...this.#paces(nowMs),
-      ranges: this.#horizons.map((_, at) => this.#range(at)),
+      ranges: this.#allRanges(),
       heldRatio: this.#settled < settledMin ? null : round2(this.#held / this.#settled),
     };
   }
@@ -135,7 +142,7 @@ export class Forecaster {
       const plainMs = plainEtaMs(paces, ahead);
       if (plainMs === null) continue;
       const horizon = horizonOf(plainMs);
-      const { lowMs, highMs } = stretch(plainMs, this.#range(horizon));
+      const { lowMs, highMs } = stretch(plainMs, this.#allRanges()[horizon] ?? unlearnt);
       const target = this.#released + ahead + 1;
       this.#statements.push({ atMs, target, plainMs, horizon, lowMs, highMs });
     }
@@ -157,13 +164,19 @@ export class Forecaster {
     if (held) this.#held += 1;
     const of = this.#horizons[statement.horizon];
     if (of === undefined) return;
+    this.#ranges = undefined;
     of.ratios.push(Math.log((actualMs + offsetMs) / (statement.plainMs + offsetMs)));
     if (of.ratios.length > ratiosMax) of.ratios.shift();
     const error = held ? 0 : 1;
     of.miss = Math.min(0.3, Math.max(0.004, of.miss + learningRate * (1 - heldTarget - error)));
   }
 
-  #range(at: number): { readonly low: number; readonly high: number } {
+  #allRanges(): readonly Range[] {
+    this.#ranges ??= this.#horizons.map((_, at) => this.#range(at));
+    return this.#ranges;
+  }
+
+  #range(at: number): Range {
     const { ratios, miss } = this.#horizons[at] ?? { ratios: [], miss: 1 };
     const first = Math.log(firstFactors[at] ?? 1);
     const sorted = [...ratios].sort((one, other) => one - other);
@@ -184,5 +197,7 @@ export class Forecaster {
     return (this.#draws >>> 0) / 0x100000000;
   }
 }
+
+const unlearnt: Range = { low: 0, high: Infinity };
 
 const round2 = (value: number): number => Math.round(value * 100) / 100;

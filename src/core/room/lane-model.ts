@@ -12,6 +12,12 @@ interface Range {
   wave: number;
 }
 
+interface LaneCounts {
+  readonly waiting: number;
+  readonly again: number;
+  readonly passed: { readonly lobby: number; readonly late: number };
+}
+
 /**
  * One lane as control holds it: its two lines one behind the other as positions 0, 1, 2 …, the front
  * that waves have reached, and which wave released which positions.
@@ -28,6 +34,8 @@ export class LaneModel {
   readonly #ranges: Range[] = [];
   #lobbySketch: Sketch | undefined;
   #lateSketch: Sketch | undefined;
+  /** Counts of the lane as it stands: made when asked for, dropped by every change. */
+  #counts: LaneCounts | undefined;
 
   constructor(lane: string) {
     this.lane = lane;
@@ -38,11 +46,13 @@ export class LaneModel {
   setLobby(sorted: Float64Array, ties: Ties): void {
     this.lobby = new Line(sorted, ties);
     this.#lobbySketch = undefined;
+    this.#counts = undefined;
   }
 
   pushLate(sequence: number): void {
     this.late.push(sequence);
     this.#lateSketch = undefined;
+    this.#counts = undefined;
   }
 
   /** Position of an entry, or -1. */
@@ -58,6 +68,7 @@ export class LaneModel {
       ? this.lobby.markGone(position)
       : this.late.markGone(position - this.lobby.size);
     if (!changed) return;
+    this.#counts = undefined;
     if (isLobby) this.#lobbySketch = undefined;
     else this.#lateSketch = undefined;
   }
@@ -83,26 +94,35 @@ export class LaneModel {
 
   /** Living entries not released, those waiting again included. */
   get waiting(): number {
-    return this.livingBetween(this.#front, this.lobby.size + this.late.size) + this.again;
+    return this.#count().waiting;
   }
 
   /** Living entries that wait again before the front. */
   get again(): number {
-    let sum = 0;
-    let from = 0;
-    for (const range of this.#ranges) {
-      if (range.wave === 0) sum += this.livingBetween(from, range.to);
-      from = range.to;
-    }
-    return sum;
+    return this.#count().again;
   }
 
+  /** Living entries of each line that the front has passed. */
   get passed(): { readonly lobby: number; readonly late: number } {
+    return this.#count().passed;
+  }
+
+  #count(): LaneCounts {
+    if (this.#counts !== undefined) return this.#counts;
     const split = this.lobby.size;
-    return {
+    let again = 0;
+    let from = 0;
+    for (const range of this.#ranges) {
+      if (range.wave === 0) again += this.livingBetween(from, range.to);
+      from = range.to;
+    }
+    const passed = {
       lobby: this.lobby.livingBetween(0, Math.min(this.#front, split)),
       late: this.late.livingBetween(0, Math.max(0, this.#front - split)),
     };
+    const behind = this.lobby.living + this.late.living - passed.lobby - passed.late;
+    this.#counts = { waiting: behind + again, again, passed };
+    return this.#counts;
   }
 
   picker(): LanePicker {
@@ -149,6 +169,7 @@ export class LaneModel {
 
   /** Applies a wave that was decided (now, or before a restart). */
   release(wave: number, share: WaveLane): void {
+    this.#counts = undefined;
     if (share.againUpTo !== undefined) {
       this.#releaseAgain(wave, this.#positionsWithin(share.againUpTo));
     }
@@ -166,6 +187,7 @@ export class LaneModel {
 
   /** The wave's entries wait again, at their place in the order. */
   requeue(wave: number): void {
+    this.#counts = undefined;
     for (const range of this.#ranges) if (range.wave === wave) range.wave = 0;
   }
 
