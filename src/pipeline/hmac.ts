@@ -37,7 +37,7 @@ export function hmacSha256(secret: Uint8Array): HmacText {
     // UTF-8 and nothing shorter: a narrower encoding would give two different texts one MAC.
     const end = blockBytes + inner.write(message, blockBytes, 'utf8');
     // As text of one byte a character: a buffer would be an allocation outside the heap each time.
-    outer.write(hash('sha256', inner.subarray(0, end), 'latin1'), blockBytes, 'latin1');
+    outer.write(hash('sha256', inner.subarray(0, end), 'binary'), blockBytes, 'latin1');
     return hash('sha256', outer, 'base64url');
   };
 }
