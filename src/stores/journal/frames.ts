@@ -36,7 +36,8 @@ export class JournalCorruptError extends Error {
   constructor(file: string, offset: number, found: string) {
     super(
       `Journal damaged: ${file}, byte ${offset}: ${found}. Nothing was changed. ` +
-        'Restore this folder from a copy, or rebuild the stock from the orders with `sluice recover`.',
+        'Restore its folder from a copy, or move the folder away and start again: stock is then ' +
+        'rebuilt from the orders, without the reservations that were no order yet; a room begins anew.',
     );
     this.file = file;
     this.offset = offset;

@@ -150,6 +150,8 @@ describe('a journal', () => {
         fileHeaderBytes + frame * Math.floor((at - fileHeaderBytes) / frame),
       );
       expect(error.message).toContain(segment(1));
+      // The way out must be open to somebody whose server does not start.
+      expect(error.message).toMatch(/move the folder away and start again/);
       expect(await readFile(segment(1))).toEqual(damaged);
     }
     // The header of the file is checked too.

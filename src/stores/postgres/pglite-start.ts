@@ -96,8 +96,7 @@ function startThread(settings: ThreadSettings, limits: OpenLimits): Promise<Work
       void thread.terminate();
       failed(new UnavailableError(`database ${what} did not open: ${why}`));
     };
-    const onError = (error: unknown): void =>
-      fail(error instanceof Error ? error.message : String(error));
+    const onError = (error: unknown): void => fail(reasonOf(error));
     const onExit = (code: number): void => fail(`its thread ended with code ${code}`);
     const onReady = (): void => {
       stopListening();
@@ -115,4 +114,15 @@ function startThread(settings: ThreadSettings, limits: OpenLimits): Promise<Work
     thread.on('exit', onExit);
     thread.on('message', onReady);
   });
+}
+
+/** WASI's number for a full disk: the database's file system throws bare numbers, not errors. */
+const wasiNoSpace = 51;
+
+/** What a thread died of, in words, whatever it threw. */
+export function reasonOf(error: unknown): string {
+  if (error instanceof Error) return error.message;
+  if (typeof error !== 'object' || error === null) return String(error);
+  if ('errno' in error && error.errno === wasiNoSpace) return 'no space left on the device';
+  return JSON.stringify(error).slice(0, 200);
 }

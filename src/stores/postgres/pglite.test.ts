@@ -12,6 +12,7 @@ import { OutcomeUnknownError, UnavailableError } from '../../ports/errors.ts';
 import type { Sql } from '../../ports/sql.ts';
 import { SqlError } from './errors.ts';
 import { openPglite } from './pglite.ts';
+import { reasonOf } from './pglite-start.ts';
 
 // Real threads and processes are opened here, many of them: a busy machine takes its time.
 vi.setConfig({ testTimeout: 180_000, hookTimeout: 180_000 });
@@ -302,6 +303,13 @@ function writeUntilKilled(folder: string, until: number): Promise<number> {
     });
   });
 }
+
+test('what a database thread dies of is told in words, whatever it threw', () => {
+  expect(reasonOf(new Error('no database'))).toBe('no database');
+  expect(reasonOf('gone')).toBe('gone');
+  expect(reasonOf({ name: 'ErrnoError', errno: 51 })).toBe('no space left on the device');
+  expect(reasonOf({ name: 'ErrnoError', errno: 2 })).toContain('"errno":2');
+});
 
 async function until(holds: () => boolean): Promise<void> {
   for (let tries = 0; tries < 6_000; tries += 1) {
