@@ -22,6 +22,8 @@ export interface LiveRulesParts {
   readonly budgets: BudgetStore;
   /** Durable memory of emergency budgets spent. */
   readonly ledger: EmergencyLedger;
+  /** When everything of the rules has ended. */
+  readonly onClosed?: () => Promise<void>;
   /** For `${NAME}` in the rules file. */
   readonly environment: Readonly<Record<string, string | undefined>>;
   readonly clock: Clock;
@@ -157,6 +159,7 @@ export class LiveRules {
     await this.#file?.close();
     await this.#shared.close();
     await this.#parts.budgets.close();
+    await this.#parts.onClosed?.();
   }
 
   #reload(set: RuleSet): void {

@@ -24,6 +24,7 @@ import { openStores } from './stores.ts';
 import { allRoles, type Role } from './roles.ts';
 import { lockInTurn } from './shared-folder.ts';
 import { startStatusServer } from './status-server.ts';
+import { themeOf } from './side-files.ts';
 import { openShop, readinessOf, type Shop } from './shop.ts';
 import { webFolder } from './web-folder.ts';
 import { systemClock, systemDefer, systemRandom, systemTimers } from './system.ts';
@@ -185,6 +186,7 @@ async function start(
     const rules = await openRules({
       config,
       folder: folder.path,
+      shared: alone === undefined,
       environment: options.environment ?? {},
       log,
       budgetCalls: observatory.budgetCalls,
@@ -201,6 +203,7 @@ async function start(
       overload,
       observatory,
       rules,
+      theme: themeOf(config, options.environment ?? {}),
       log,
       ...world,
     });

@@ -5,7 +5,6 @@ import { gatewayDefaults, type Readiness } from '../gateway/deps.ts';
 import { createGateway, type Gateway } from '../gateway/gateway.ts';
 import { loadAssets } from '../gateway/pages/assets.ts';
 import { registerPages } from '../gateway/pages/pages.ts';
-import { defaultTheme } from '../gateway/pages/theme.ts';
 import type { Clock, Timers } from '../ports/clock.ts';
 import type { Random } from '../ports/random.ts';
 import type { EventLog } from '../telemetry/log.ts';
@@ -17,6 +16,7 @@ import type { Observatory } from './observatory.ts';
 import { pageServices } from './page-services.ts';
 import type { Role } from './roles.ts';
 import type { Sale } from './sale.ts';
+import type { Theme } from '../gateway/pages/theme.ts';
 import { webFolder } from './web-folder.ts';
 
 export interface ShopParts {
@@ -28,6 +28,7 @@ export interface ShopParts {
   readonly overload: OverloadLoop;
   readonly observatory: Observatory;
   readonly rules: LiveRules;
+  readonly theme: Theme;
   readonly log: EventLog;
   readonly clock: Clock;
   readonly timers: Timers;
@@ -45,7 +46,7 @@ const lookStaleMs = 5_000;
 export async function openShop(parts: ShopParts): Promise<Shop> {
   const { config, sale, stores, overload, observatory, log, clock, timers, random } = parts;
   const { server } = config;
-  const assets = loadAssets(webFolder('storefront'), defaultTheme);
+  const assets = loadAssets(webFolder('storefront'), parts.theme);
   const gateway = await createGateway({
     settings: {
       ...gatewayDefaults,
@@ -93,10 +94,7 @@ export async function openShop(parts: ShopParts): Promise<Shop> {
     onAdmitted: (elapsedUs) => observatory.onAdmitted(elapsedUs),
     onTurnedAway: (elapsedUs) => observatory.onTurnedAway(elapsedUs),
     pages: (app, services) =>
-      registerPages(
-        app,
-        pageServices(services, { theme: defaultTheme, assets }, observatory.forms),
-      ),
+      registerPages(app, pageServices(services, { theme: parts.theme, assets }, observatory.forms)),
   });
   observatory.attach(gateway, parts.rules);
   return { gateway };

@@ -1,4 +1,5 @@
 import { existsSync, readFileSync } from 'node:fs';
+import { sideFileProblems } from '../app/side-files.ts';
 import { loadConfig } from '../config/load.ts';
 import type { Loaded, Overrides } from '../config/load.ts';
 import { ConfigError } from '../config/problems.ts';
@@ -30,7 +31,9 @@ export function findConfig(
     overrides,
     nowMs: surroundings.nowMs(),
   });
-  return { name, loaded };
+  if (!loaded.ok) return { name, loaded };
+  const problems = sideFileProblems(loaded.config, surroundings.environment);
+  return { name, loaded: problems.length === 0 ? loaded : { ok: false, problems } };
 }
 
 /** As `findConfig`, for commands that cannot go on without a good one. @throws ConfigError */
