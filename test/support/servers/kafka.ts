@@ -54,6 +54,7 @@ export async function startKafka(): Promise<KafkaServer> {
     'transaction.state.log.replication.factor': '1',
     'transaction.state.log.min.isr': '1',
     'group.initial.rebalance.delay.ms': '0',
+    'group.min.session.timeout.ms': '500',
     'auto.create.topics.enable': 'false',
     // A broker that was killed is let in again only when its old session is over.
     'broker.session.timeout.ms': '1000',
