@@ -37,6 +37,13 @@ export interface RushSurroundings {
   /** How an embedded server is started; the built command by default. */
   readonly serverCommand?: ServerCommand;
   readonly patience?: Patience;
+  /**
+   * Asks the system to serve this process before others: the crowd stands for other people's phones,
+   * which what happens here must not slow down. False where the system refuses.
+   */
+  readonly beServedFirst?: () => boolean;
+  /** Resolves when somebody wants the run to end early. */
+  readonly stopSignal?: () => Promise<string>;
   /** Bounds of the generator's connections, where they are not the usual ones. */
   readonly limits?: Partial<PoolLimits>;
 }
@@ -140,6 +147,7 @@ async function runCrowd(
   const sale = await findSale(shop, server?.activityId ?? options.activity);
   await untilArrivals(sale, server, options, progress, around);
 
+  const priority = around.beServedFirst?.() === true ? 'raised' : 'usual';
   const startedAtMs = clock.wallMs();
   const cpuBefore = process.cpuUsage();
   const crowd = new Crowd(
@@ -163,6 +171,10 @@ async function runCrowd(
   monitor.start(timers);
   crowd.start();
   let peakRss = 0;
+  let interrupted = false;
+  void around.stopSignal?.().then(() => {
+    interrupted = true;
+  });
   try {
     const opensInMs = Math.max(0, sale.opensAtMs - clock.wallMs());
     const lastMs = crowd.startMs + Math.max(options.overMs, opensInMs) + patience.afterLastMs;
@@ -170,6 +182,10 @@ async function runCrowd(
       await pause(timers, 1_000);
       peakRss = Math.max(peakRss, process.memoryUsage.rss());
       progress.show(progressLine(crowd, crowd.now() - crowd.startMs));
+      if (interrupted) {
+        progress.say('Interrupted: nobody more comes, and whoever has not come voids the run.');
+        break;
+      }
       const death = server?.died();
       if (death !== undefined) {
         progress.say(death);
@@ -196,6 +212,7 @@ async function runCrowd(
     durationMs: crowd.now() - crowd.startMs,
     cpuS: Math.round((cpu.user + cpu.system) / 1e4) / 100,
     peakRssMib: Math.round(peakRss / 2 ** 20),
+    priority,
   });
 }
 
@@ -282,6 +299,7 @@ interface RunFacts {
   readonly durationMs: number;
   readonly cpuS: number;
   readonly peakRssMib: number;
+  readonly priority: 'raised' | 'usual';
 }
 
 const quantiles = (histogram: Histogram): Quantiles => ({
@@ -361,7 +379,11 @@ function compose(
       },
       retries_of_reserved: witness.retries,
       waves: witness.waves.size,
-      generator: { cpu_s: facts.cpuS, peak_rss_mib: facts.peakRssMib },
+      generator: {
+        cpu_s: facts.cpuS,
+        peak_rss_mib: facts.peakRssMib,
+        priority: facts.priority,
+      },
       poll_ms: quantiles(witness.pollMs),
       series: Object.fromEntries(
         seriesNames.map((name) => [name, series.column(name)]),

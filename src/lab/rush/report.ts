@@ -84,7 +84,11 @@ export interface RunDetails {
   };
   readonly retries_of_reserved: number;
   readonly waves: number;
-  readonly generator: { readonly cpu_s: number; readonly peak_rss_mib: number };
+  readonly generator: {
+    readonly cpu_s: number;
+    readonly peak_rss_mib: number;
+    readonly priority: 'raised' | 'usual';
+  };
   readonly poll_ms: Quantiles;
   readonly series: Readonly<Record<SeriesName, readonly number[]>>;
   readonly histograms: {
