@@ -101,10 +101,13 @@ export function openKeys(folder: string, context: KeyContext): Keys {
   return { rings, pathMac: macOf(secrets.path), nonceMac: macOf(secrets.nonce) };
 }
 
-/** Brings rings up to the folder's state, in one step each: rotation without a restart. */
+/**
+ * Brings rings up to the folder's state, in one step each: rotation without a restart. Throws, and
+ * changes nothing, where a file cannot be read.
+ */
 export function reloadKeys(folder: string, rings: Readonly<Record<TokenType, KeyRing>>): void {
-  for (const type of allTypes) {
-    const file = readKeyFile(folder, type);
+  const files = allTypes.map((type) => ({ type, file: readKeyFile(folder, type) }));
+  for (const { type, file } of files) {
     rings[type].replace(
       file.keys.map(
         (stored): RingKey => ({

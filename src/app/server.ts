@@ -13,6 +13,7 @@ import { EventLog } from '../telemetry/log.ts';
 import { adminCommands } from './admin-commands.ts';
 import type { Stores } from './embedded-stores.ts';
 import { ProcessProbe } from './health-probe.ts';
+import { followKeys } from './keys-follow.ts';
 import { openKeys } from './keys-folder.ts';
 import { Observatory } from './observatory.ts';
 import { ordersDesk } from './orders-desk.ts';
@@ -109,7 +110,16 @@ async function start(
   opened.push(() => folder.release());
   const destination = pino.destination({ fd: 2, sync: false });
   const log = new EventLog({ level: config.telemetry.logLevel, clock, destination });
-  const keys = openKeys(join(folder.path, 'keys'), { nowMs: clock.wallMs(), random });
+  const keysFolder = join(folder.path, 'keys');
+  const keys = openKeys(keysFolder, { nowMs: clock.wallMs(), random });
+  const unfollow = followKeys({
+    folder: keysFolder,
+    rings: keys.rings,
+    timers,
+    onReload: () => log.info('keys_reloaded'),
+    onError: (error) => log.error('keys_unreadable', error),
+  });
+  opened.push(async () => unfollow());
 
   const adminToken = ensureAdminToken(folder.path, random);
   const instance =

@@ -87,7 +87,7 @@ export function showKeys(options: KeysOptions, surroundings: Surroundings): numb
         : `verifies until ${new Date(key.verifiesUntilMs).toISOString()}`;
     const made = new Date(key.createdAtMs).toISOString();
     surroundings.out(
-      `${key.type.padEnd(9)}${key.kid.padEnd(20)}${key.algorithm.padEnd(7)}made ${made}  ${use}\n`,
+      `${key.type.padEnd(10)}${key.kid.padEnd(20)}${key.algorithm.padEnd(7)}made ${made}  ${use}\n`,
     );
   }
   if (keys.length === 0) surroundings.err('No keys yet: the first start of a server makes them.\n');
