@@ -169,14 +169,11 @@ export function refuseNow(
 function refuseOnWire(context: GatewayContext, error: NodeJS.ErrnoException, socket: Socket): void {
   const { deps, renderer, exchanges } = context;
   const owed = exchanges.owedBy(socket);
-  if (error.code === 'ERR_HTTP_REQUEST_TIMEOUT' && owed !== undefined && socket.writable) {
-    // Its body did not come in time. Whoever waits for it is told once the answer is out.
+  if (owed !== undefined && !owed.req.complete && socket.writable && isParsersWord(error.code)) {
+    // Its body did not come in time, or is no HTTP. Whoever waits for it is told once the answer is out.
     owed.once('close', () => owed.req.destroy());
-    exchanges.write(
-      owed.req,
-      owed,
-      renderer.refusal(closing(refuse(tooSlow)), deps.clock.wallMs()),
-    );
+    const refusal = closing(wireRefusal(error.code));
+    exchanges.write(owed.req, owed, renderer.refusal(refusal, deps.clock.wallMs()));
     return;
   }
   // A reset, or a connection in the middle of an answer: nothing can be said that would be understood.
@@ -206,6 +203,11 @@ const statusTexts: Readonly<Record<number, string>> = {
   408: 'Request Timeout',
   431: 'Request Header Fields Too Large',
 };
+
+/** Said of what was sent, not of the connection. */
+function isParsersWord(code: string | undefined): boolean {
+  return code === 'ERR_HTTP_REQUEST_TIMEOUT' || code?.startsWith('HPE_') === true;
+}
 
 function wireRefusal(code: string | undefined): Refusal {
   if (code === 'HPE_HEADER_OVERFLOW') return refuse(headersTooLarge);

@@ -240,6 +240,21 @@ describe('connections', () => {
     }
   });
 
+  test('a body that is no HTTP is told 400, and nothing of it stays', async () => {
+    const at = await open();
+    const submit = submitBytes(at);
+    for (const head of [
+      submit.slice(0, submit.indexOf('Content-Length')),
+      `POST /v1/session HTTP/1.1\r\n${host}Content-Type: application/json\r\n`,
+    ]) {
+      const bytes = `${head}Transfer-Encoding: chunked\r\n\r\nno size\r\n{}\r\n0\r\n\r\n`;
+      const { answers, closed } = await exchange(at.port, [bytes], { close: true });
+      problem(answers, 'INVALID_ARGUMENT');
+      expect(closed).toBe(true);
+      await expect.poll(() => at.gateway.inSystem).toBe(0);
+    }
+  });
+
   test('slow heads are cut off with 408', async () => {
     const at = await open({ settings: { headersTimeoutMs: 500, requestTimeoutMs: 1_000 } });
     const { answers, closed } = await exchange(at.port, ['GET /healthz HTTP/1.1\r\nHo'], {
