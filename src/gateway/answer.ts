@@ -14,8 +14,8 @@ export interface HttpAnswer {
   readonly body: string;
 }
 
-/** Largest hint that is ever told, ms: a day. Longer waits are "not in this sale". */
-export const retryAfterMaxMs = 86_400_000;
+/** Largest wait that is ever told, ms: a year, the longest period that a rate may have. */
+export const retryAfterMaxMs = 366 * 86_400_000;
 
 interface Template {
   readonly status: number;

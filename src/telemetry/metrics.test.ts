@@ -48,6 +48,7 @@ const rule = (ruleId: string, more: Partial<RuleStats> = {}): RuleStats => ({
   refused: 0,
   wouldRefuse: 0,
   entries: 0,
+  bytes: 0,
   overflow: 0,
   penalties: 0,
   failAdmitted: 0,

@@ -10,24 +10,24 @@ import { neverUs, type WaitUs } from './token-bucket.ts';
  * evenly over as much time again, or over `leastSpreadMs` where the wait is shorter than that.
  */
 
-/** Longest wait that is told: beyond it a date would be a guess. */
+/** Longest wait that is told where no date can be promised: never, or on a shared counter. */
 export const waitMaxMs = 3_600_000;
 
 /** Spread of hints by whose limit it was: another instance may have room at once, a shared budget not. */
 export const instanceSpreadMs = 200;
 export const sharedSpreadMs = 1_000;
 
-/** The exact wait of a caller's own counter: whole milliseconds, rounded up, at least 1. */
+/** The exact wait of a caller's own counter, however long: whole milliseconds, rounded up, at least 1. */
 export function exactWaitMs(waitUs: WaitUs): number {
   if (waitUs === neverUs) return waitMaxMs;
-  return Math.min(waitMaxMs, Math.max(1, Math.ceil(waitUs / 1000)));
+  return Math.max(1, Math.ceil(waitUs / 1000));
 }
 
 /**
  * An earliest hint of a shared counter. @param draw uniform in [0, 1).
  */
 export function spreadWaitMs(waitUs: WaitUs, leastSpreadMs: number, draw: number): number {
-  const earliest = exactWaitMs(waitUs);
+  const earliest = Math.min(waitMaxMs, exactWaitMs(waitUs));
   const spread = Math.max(earliest, leastSpreadMs);
   return Math.min(2 * waitMaxMs, earliest + Math.floor(spread * draw));
 }

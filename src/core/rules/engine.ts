@@ -56,6 +56,8 @@ export interface RuleStats {
   /** What a shadow rule would have refused. */
   readonly wouldRefuse: number;
   readonly entries: number;
+  /** Of its table. */
+  readonly bytes: number;
   readonly overflow: number;
   readonly penalties: number;
   /** Let through by a fail policy while the shared store was away. */
@@ -233,6 +235,7 @@ export class RuleEngine {
       penalties: live.penalties,
       failAdmitted: live.failAdmitted,
       entries: live.counter.entries,
+      bytes: live.counter.bytes,
       overflow: live.counter.overflowTotal,
     }));
   }
