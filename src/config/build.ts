@@ -255,6 +255,11 @@ function buildRoom(
       'mode: lottery and lottery_places together, or neither',
       lotteryPlaces === undefined ? 'value' : 'key',
     );
+  const quota = buildQuota(room, path, report);
+  const { weight_claim: weightClaim, group_claim: groupClaim, beacon } = room;
+  if (weightClaim !== undefined && room.mode !== 'weighted')
+    report([...path, 'weight_claim'], `with mode: ${room.mode}`, 'mode: weighted', 'key');
+  const minBits = room.challenge_bits;
   return {
     mode: room.mode,
     passLifeMs: boundedMs(room.pass_life, [...path, 'pass_life'], report, 1_000, passLifeMaxMs),
@@ -270,7 +275,40 @@ function buildRoom(
     pollsPerSecond: wholePerSecond('poll_budget', 'questions'),
     bindDevice: room.bind_device,
     ...(lotteryPlaces === undefined ? {} : { lotteryPlaces }),
+    ...(weightClaim === undefined ? {} : { weightClaim }),
+    ...(groupClaim === undefined ? {} : { groupClaim }),
+    ...(quota === undefined ? {} : { quota }),
+    ...(beacon === undefined ? {} : { beacon }),
+    ...(minBits === undefined
+      ? {}
+      : { challenge: { kind: 'proof_of_work', minBits, maxBits: minBits + challengeSpreadBits } }),
   };
+}
+
+/** How much harder a challenge becomes for a device that comes under many names, bits. */
+const challengeSpreadBits = 6;
+
+/** A quota needs its groups and the claim that names them, and nothing else does. */
+function buildQuota(
+  room: WrittenActivity['room'],
+  path: Path,
+  report: Report,
+): ActivityPlan['room']['quota'] {
+  const together = 'mode: quota, quota and group_claim together, or none of them';
+  for (const key of ['quota', 'group_claim'] as const) {
+    if (room.mode === 'quota' && room[key] === undefined)
+      report([...path, 'mode'], `quota without ${key}`, together);
+    if (room.mode !== 'quota' && room[key] !== undefined)
+      report([...path, key], `with mode: ${room.mode}`, together, 'key');
+  }
+  if (room.quota === undefined) return undefined;
+  const places: Record<string, number> = {};
+  room.quota.forEach(({ group, places: count }, at) => {
+    if (Object.hasOwn(places, group))
+      report([...path, 'quota', at, 'group'], `${quoted(group)} twice`, 'each group once');
+    places[group] = count;
+  });
+  return { places, leftover: room.leftover };
 }
 
 function buildPayment(

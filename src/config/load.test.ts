@@ -124,6 +124,41 @@ activities:
     ]);
   });
 
+  test('weights, quotas, beacon and challenge reach the room, and stand with their modes', () => {
+    const room = (text: string) => `${sale}    room: ${text}`;
+    expect(
+      good(
+        room('{ mode: weighted, weight_claim: tier, beacon: drand round 9, challenge_bits: 14 }'),
+      ).activities[0]?.room,
+    ).toMatchObject({
+      mode: 'weighted',
+      weightClaim: 'tier',
+      beacon: 'drand round 9',
+      challenge: { kind: 'proof_of_work', minBits: 14, maxBits: 20 },
+    });
+    const quota = 'quota: [{ group: eu, places: 7 }, { group: us, places: 3 }]';
+    expect(
+      good(room(`{ mode: quota, group_claim: region, leftover: to_all, ${quota} }`)).activities[0]
+        ?.room,
+    ).toMatchObject({
+      groupClaim: 'region',
+      quota: { places: { eu: 7, us: 3 }, leftover: 'to_all' },
+    });
+    expect(problemsOf(room('{ mode: quota, group_claim: region }'))).toMatchObject([
+      { path: 'activities[0].room.mode', found: 'quota without quota' },
+    ]);
+    expect(problemsOf(room('{ group_claim: region }'))).toMatchObject([
+      { path: 'activities[0].room.group_claim', found: 'with mode: draw' },
+    ]);
+    expect(problemsOf(room('{ weight_claim: tier }'))).toMatchObject([
+      { path: 'activities[0].room.weight_claim', allowed: 'mode: weighted' },
+    ]);
+    const twice = 'quota: [{ group: eu, places: 7 }, { group: eu, places: 3 }]';
+    expect(problemsOf(room(`{ mode: quota, group_claim: region, ${twice} }`))).toMatchObject([
+      { path: 'activities[0].room.quota[1].group', found: '"eu" twice' },
+    ]);
+  });
+
   test('one broken line is one problem; a key written twice is one', () => {
     expect(problemsOf('server: { port: 1\nactivities: []\n')).toHaveLength(1);
     expect(problemsOf('data: a\ndata: b\n- x\ndata: c\n')).toHaveLength(2);
@@ -366,7 +401,8 @@ describe('the schema', () => {
         for (const [depth, part] of place.entries()) {
           const key = part.replace('[]', '');
           if (depth === place.length - 1) at[key] = put;
-          else if (part.endsWith('[]')) at = (at[key] as Record<string, unknown>[])[0] ?? {};
+          else if (part.endsWith('[]'))
+            at = ((at[key] ??= [{}]) as Record<string, unknown>[])[0] ?? {};
           else at = (at[key] ??= {}) as Record<string, unknown>;
         }
         const ours = load(stringify(config)).ok;

@@ -191,8 +191,8 @@ const sku = Type.Object(
 const room = Type.Object(
   {
     mode: choice(
-      ['draw', 'fifo', 'lottery', 'passthrough', 'reject'],
-      'Order of release: `draw` shuffles the lobby at opening, `fifo` goes by arrival, `lottery` lets in those drawn and tells the others, `passthrough` lets everyone in, `reject` nobody.',
+      ['draw', 'fifo', 'weighted', 'quota', 'lottery', 'passthrough', 'reject'],
+      'Order of release: `draw` shuffles the lobby at opening, `fifo` goes by arrival, `weighted` draws with the weights of `weight_claim`, `quota` draws inside each group of `quota`, `lottery` lets in those drawn and tells the others, `passthrough` lets everyone in, `reject` nobody.',
       'draw',
     ),
     pass_life: text('duration', 'How long a pass is valid.', {
@@ -213,6 +213,62 @@ const room = Type.Object(
         minimum: 1,
         maximum: 10_000_000,
         description: 'How many a `lottery` draws.',
+      }),
+    ),
+    weight_claim: Type.Optional(
+      Type.String({
+        minLength: 1,
+        maxLength: 64,
+        description:
+          'Claim of the user token that holds the weight in a `weighted` draw; 1 without.',
+      }),
+    ),
+    group_claim: Type.Optional(
+      Type.String({
+        minLength: 1,
+        maxLength: 64,
+        description: 'Claim of the user token that names the group of a `quota`.',
+      }),
+    ),
+    quota: Type.Optional(
+      Type.Array(
+        Type.Object(
+          {
+            group: text('id', 'Value of the claim.'),
+            places: Type.Integer({
+              minimum: 1,
+              maximum: 10_000_000,
+              description: 'People of the group who are let in.',
+            }),
+          },
+          closed,
+        ),
+        {
+          minItems: 1,
+          maxItems: 60,
+          description: 'Places of each group; who is in none has none.',
+        },
+      ),
+    ),
+    leftover: choice(
+      ['kept', 'to_all'],
+      'What becomes of places that a group of a `quota` does not need: kept, or open to all in the drawn order.',
+      'kept',
+    ),
+    beacon: Type.Optional(
+      Type.String({
+        minLength: 1,
+        maxLength: 200,
+        description:
+          'A public value that nobody knows before the lobby closes, in words; it is mixed into the draw, and the opening waits for it.',
+      }),
+    ),
+    challenge_bits: Type.Optional(
+      Type.Integer({
+        minimum: 1,
+        maximum: 24,
+        description:
+          'Proof of work before joining, as leading zero bits of a hash; up to 6 more for a device that comes under many names.',
       }),
     ),
     bind_device: Type.Boolean({

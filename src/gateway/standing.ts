@@ -7,10 +7,17 @@ import { type Call, param, personOf } from './route.ts';
 /** The person as the door knows them: a device rides along for activities that bind to it. */
 export function doorPerson(call: Call): Person {
   const { userId, personId } = personOf(call);
+  const claim = call.person?.claim;
   const { deviceHash } = call.credentials;
   const device = deviceClassOf(call.request.headers['user-agent']);
   const origin = { device, ...networkOf(call.address) };
-  return { userId, personId, origin, ...(deviceHash === undefined ? {} : { deviceHash }) };
+  return {
+    userId,
+    personId,
+    origin,
+    ...(deviceHash === undefined ? {} : { deviceHash }),
+    ...(claim === undefined ? {} : { claim }),
+  };
 }
 
 /** By token where one came and holds, else by identity: one store read. */

@@ -13,14 +13,12 @@ export interface KnownPerson {
   readonly userId: string;
   /** Whom the purchase limit counts: the user id, or a configured verified claim. */
   readonly personId: string;
+  /** Further claims of the token, as texts, for rules and rooms that name one. */
+  readonly claim?: (name: string) => string | undefined;
 }
 
 export type IdentityResult =
-  | ({
-      readonly kind: 'person';
-      /** Further claims of the token, as texts, for rules that name one. */
-      readonly claim?: (name: string) => string | undefined;
-    } & KnownPerson)
+  | ({ readonly kind: 'person' } & KnownPerson)
   /** `reason` is a short word from a closed set. */
   | { readonly kind: 'refused'; readonly reason: string }
   /** The keys could not be had: says nothing about the token. */
