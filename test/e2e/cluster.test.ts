@@ -54,7 +54,8 @@ const taken = async (at: RunningCluster): Promise<number> => {
 };
 
 function expectHolds(ran: RushRun, stock: number): void {
-  expect(ran.report.verdict, storyOf(ran)).toBe('holds');
+  const answers = JSON.stringify(ran.report.run?.answers);
+  expect(ran.report.verdict, `${storyOf(ran)}\n${answers}`).toBe('holds');
   expect(ran.report.outcomes.unknown).toBe(0);
   const { total, sold, held, available } = ran.report.stock;
   expect(total).toBe(stock);

@@ -149,7 +149,8 @@ export class Buyer {
       people.settle(call.person, 'unknown');
       return;
     }
-    if (reply.status === 404) {
+    if (dossier.lastCode === 'RESERVATION_LOST') request.uncertain = false;
+    if (reply.status === 404 || dossier.lastCode === 'RESERVATION_LOST') {
       // Another try with the same id, if the pass lives.
       this.#backToSubmit(dossier, 50);
       return;
