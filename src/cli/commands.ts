@@ -21,6 +21,7 @@ export function addCommands(root: Command, surroundings: Surroundings, done: Don
   addUp(root, surroundings, done);
   addConfig(root, surroundings, done);
   addRush(root, surroundings, done);
+  addExport(root, surroundings, done);
   addVerify(root, surroundings, done);
   addReconcile(root, surroundings, done);
   addRecover(root, surroundings, done);
@@ -177,6 +178,30 @@ SLUICE_ADMIN_URL and SLUICE_ADMIN_TOKEN let it look at the operator's side of a 
   rush.action(async (options: Readonly<Record<string, unknown>>) => {
     const { rushWith } = await import('./rush-command.ts');
     done(await rushWith(options, surroundings));
+  });
+}
+
+function addExport(root: Command, surroundings: Surroundings, done: Done): void {
+  const k6 = root
+    .command('export')
+    .summary('the crowd for another tool')
+    .description('Writes what sluice rush would send in the form of another load tool.')
+    .command('k6')
+    .description('A script for k6 (k6.io): the same schedule, the same people; bots stay here.')
+    .option('--output <file>', 'write it there instead of to standard output')
+    .addHelpText(
+      'after',
+      `
+Examples:
+  sluice export k6 --target https://shop.example --people 5000 --over 30s > crowd.js
+  k6 run crowd.js`,
+    );
+  const taken = ['--embedded', '--stock', '--report', '--json'];
+  for (const { flag, value, about } of rushFlags.filter((each) => !taken.includes(each.flag)))
+    k6.option(value === undefined ? flag : `${flag} <${value.toLowerCase()}>`, about);
+  k6.action(async (options: Readonly<Record<string, unknown>>) => {
+    const { exportK6Command } = await import('../lab/export-command.ts');
+    done(exportK6Command(options, surroundings));
   });
 }
 

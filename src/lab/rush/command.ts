@@ -111,7 +111,8 @@ export async function rushCommand(raw: RawOptions, around: RushSurroundings): Pr
   }
 }
 
-function arrivalsOf(options: RushOptions): Arrivals {
+/** The schedule of arrivals that the options ask for. @throws CannotStartError, BadLogError for a bad log. */
+export function arrivalsOf(options: RushOptions): Arrivals {
   if (options.arrivalsFile === undefined) {
     const dice = new Dice(options.seed);
     return shapedArrivals(options.scenario.arrivals, options.people, options.overMs, dice);
