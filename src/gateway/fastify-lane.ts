@@ -20,7 +20,7 @@ import { limitedCall } from './limited.ts';
 import type { Call, RouteReply, RouteSpec } from './route.ts';
 import { serveStream } from './stream.ts';
 import { invalidBody } from './submission.ts';
-import { checkerOf, parseJson } from './validate.ts';
+import { checkerOf, parseJson, quote } from './validate.ts';
 
 /**
  * Everything that a crowd does not repeat by the million: routed by Fastify, with the pages beside it.
@@ -42,6 +42,14 @@ const shed: FixedRefusal = {
   scope: 'system',
   reason: 'admission_budget',
   detail: 'the admission budget of this moment is used',
+};
+
+/** Characters of one part of a path; ids are shorter. */
+const paramMaxLength = 128;
+const wellFormed = 'a well-formed URL path, percent signs followed by two hex digits';
+/** What the router refuses before any route is known. */
+const allowedUrls: Readonly<Record<string, string>> = {
+  FST_ERR_MAX_PARAM_LENGTH: `path segments of at most ${paramMaxLength} characters`,
 };
 
 const noSuchRoute: FixedRefusal = {
@@ -118,14 +126,19 @@ export async function fastifyLane(
     bodyLimit: bodyMaxBytes,
     requestIdHeader: false,
     exposeHeadRoutes: true,
-    routerOptions: { maxParamLength: 128, ignoreTrailingSlash: false },
+    routerOptions: { maxParamLength: paramMaxLength, ignoreTrailingSlash: false },
     frameworkErrors: (error, request, reply) => {
       // A URL that cannot be decoded, before any route is known.
       const refusal = invalidBody(
-        [{ path: 'url', found: error.code, allowed: 'a well-formed URL path' }],
+        [
+          {
+            path: 'url',
+            found: quote(request.raw.url),
+            allowed: allowedUrls[error.code] ?? wellFormed,
+          },
+        ],
         'receive',
       );
-      void request;
       answerReply(context, reply, refusal);
     },
   });

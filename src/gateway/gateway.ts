@@ -110,6 +110,14 @@ export async function createGateway(deps: GatewayDeps, version = '0'): Promise<G
 
   return {
     async listen() {
+      // Before anybody looks: pages glance at what is known, and nothing known reads as "all taken".
+      await Promise.all(
+        deps.activities
+          .list()
+          .flatMap(({ activityId, skus }) =>
+            skus.map(({ skuId }) => context.board.look({ activityId, skuId })),
+          ),
+      );
       const { address, port, family } = await http.listen();
       const host = family === 'IPv6' ? `[${address}]` : address;
       where = { host: address, port, url: `http://${host}:${port}` };

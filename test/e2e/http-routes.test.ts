@@ -108,10 +108,17 @@ describe('facts', () => {
     expect(tag).toMatch(/^W\/"/);
     const again = await ask(at, 'GET', '/v1/activities/act', { headers: { 'if-none-match': tag } });
     expect(again.status).toBe(304);
+    const any = await ask(at, 'GET', '/v1/activities/act', { headers: { 'if-none-match': '*' } });
+    expect(any.status).toBe(304);
     expect((await ask(at, 'GET', '/v1/activities/none')).body).toMatchObject({
       code: 'NOT_FOUND',
       reason: 'activity',
     });
+  });
+
+  test('stock is known before anybody looks: the first glance after a start is true', async () => {
+    const at = await open({ stock: 10 });
+    expect(at.gateway.board.availability({ activityId: 'act', skuId: 'sku' })).toBe('plenty');
   });
 
   test('availability follows stock, at one store call a second, and is withheld when backlogged', async () => {
@@ -206,7 +213,17 @@ describe('methods and paths', () => {
       code: 'NOT_FOUND',
       reason: 'route',
     });
-    expect((await ask(at, 'GET', '/%zz')).status).toBe(400);
+    for (const [path, allowed] of [
+      ['/%zz', /well-formed/],
+      [`/v1/orders/${'x'.repeat(200)}`, /at most 128 characters/],
+    ] as const) {
+      const answer = await ask(at, 'GET', path);
+      expect(answer.status).toBe(400);
+      expect(answer.body).toMatchObject({ errors: [{ allowed: expect.stringMatching(allowed) }] });
+      // What was sent, not the name that a library has for it.
+      expect(JSON.stringify(answer.body)).toContain(path.slice(0, 20));
+      expect(JSON.stringify(answer.body)).not.toContain('FST_');
+    }
     const head = await fetch(`${at.url}/v1/activities/act`, { method: 'HEAD' });
     expect(head.status).toBe(200);
     expect(await head.text()).toBe('');

@@ -160,8 +160,13 @@ function cacheable(call: Call, facts: object, bodyAt: (serverTime: string) => ob
     ...degradedMark(call),
   ];
   const known = call.request.headers['if-none-match'];
-  if (known !== undefined && known.split(',').some((one) => one.trim() === tag)) {
+  if (known !== undefined && matchesTag(known, tag)) {
     return { status: 304, body: undefined, headers };
   }
   return { status: 200, body: bodyAt(call.context.renderer.serverTime(call.nowMs)), headers };
+}
+
+/** `*` is any. Weak comparison, as RFC 9110 wants for If-None-Match: our tags are all weak. */
+function matchesTag(known: string, tag: string): boolean {
+  return known.split(',').some((one) => one.trim() === '*' || one.trim() === tag);
 }
