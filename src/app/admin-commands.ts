@@ -1,6 +1,7 @@
 import type { AdminCommand } from '../control/admin/deps.ts';
 import type { SkuKey } from '../core/activity.ts';
 import type { Reconciliation, ReconcileReport } from '../workers/reconciliation.ts';
+import { type RoomActs, roomCommands } from './room-commands.ts';
 
 /** What the command line asks of a running server beside the console's own actions. */
 export interface AdminCommandsParts {
@@ -8,6 +9,7 @@ export interface AdminCommandsParts {
   readonly skus: () => readonly SkuKey[];
   /** Rebuilds one SKU's inventory from the durable side. */
   readonly rebuild: (sku: SkuKey, who: string, why: string) => Promise<void>;
+  readonly rooms: RoomActs;
 }
 
 export function adminCommands(parts: AdminCommandsParts): readonly AdminCommand[] {
@@ -45,6 +47,7 @@ export function adminCommands(parts: AdminCommandsParts): readonly AdminCommand[
         return { rebuilt };
       },
     },
+    ...roomCommands(parts.rooms),
   ];
 }
 

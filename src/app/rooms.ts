@@ -193,6 +193,36 @@ export class Rooms implements RoomSwitches {
     return (await this.#loops.get(activityId)?.hold(who, why)) ?? false;
   }
 
+  /** See `RoomLoop.announceBeacon`. False too where this process does not run the room. */
+  async announceBeacon(activityId: string, value: string): Promise<boolean> {
+    return (await this.#loops.get(activityId)?.announceBeacon(value)) ?? false;
+  }
+
+  async revokeWave(
+    activityId: string,
+    wave: number,
+    { who, why }: OperatorContext,
+  ): Promise<boolean> {
+    return (await this.#loops.get(activityId)?.revokeWave(wave, who, why)) ?? false;
+  }
+
+  /** Tokens under the key are refused in every process that follows this room. */
+  async revokeKey(
+    activityId: string,
+    kid: string,
+    { who, why }: OperatorContext,
+  ): Promise<boolean> {
+    return (await this.#loops.get(activityId)?.revokeKey(kid, who, why)) ?? false;
+  }
+
+  async bypass(
+    activityId: string,
+    entryId: string,
+    { who, why }: OperatorContext,
+  ): Promise<boolean> {
+    return (await this.#loops.get(activityId)?.bypass(entryId, who, why)) ?? false;
+  }
+
   /** This person is done in the room: somebody else may be let in. Repeating it changes nothing. */
   async finish(activityId: string, personId: string, outcome: FinishOutcome): Promise<void> {
     const entryId = await this.door.entryIdOf(activityId, personId);

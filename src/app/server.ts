@@ -248,6 +248,7 @@ async function start(
         reconciliation: sale.reconciliation,
         skus: () => sale.skus(),
         rebuild: (sku, who, why) => sale.rebuild(sku, who, why),
+        rooms: sale.rooms,
       }),
       consoleFolder: webFolder('console'),
     });
