@@ -31,6 +31,8 @@ export interface StandInOptions {
   readonly skuId?: string;
   /** Every answer of the shop to a person waits this long. */
   readonly delayMs?: number;
+  /** For so long after its start every join is refused as too much. */
+  readonly busyForMs?: number;
 }
 
 interface Entry {
@@ -60,6 +62,7 @@ export class StandIn {
   readonly #admin: Server;
   readonly #options: StandInOptions;
   readonly #opensAtMs: number;
+  readonly #startedMs = Date.now();
   readonly #users = new Map<string, string>();
   readonly #entries = new Map<string, Entry>();
   readonly #passes = new Map<string, { user: string; nonce: string; expiresMs: number }>();
@@ -238,6 +241,9 @@ export class StandIn {
       return;
     }
     if (me === 'me' && entry === undefined) return problem(response, 404, 'NOT_FOUND', 'STOP');
+    if (me !== 'me' && Date.now() < this.#startedMs + (this.#options.busyForMs ?? 0)) {
+      return problem(response, 503, 'SYSTEM_OVERLOADED', 'RETRY_LATER', { retry_after_ms: 400 });
+    }
     const created = entry === undefined;
     if (entry === undefined) {
       entry = { user, state: 'waiting', claimBefore: '', attempt: 1 };
