@@ -12,7 +12,7 @@ interface Scene {
   readonly world: World;
   readonly engine: RuleEngine;
   readonly limits: RuleLimits;
-  request(route: RouteName, more?: Partial<Known>): LimitedCall;
+  readonly request: (route: RouteName, more?: Partial<Known>) => LimitedCall;
 }
 
 interface Known extends KnownFacts {
@@ -333,5 +333,6 @@ test('a million new keys a minute for five minutes: memory flat, known keys unha
   expect(row?.overflow).toBeGreaterThan(1_000_000);
   // The table breathes as keys are forgotten in waves, and never outgrows its bound.
   expect(Math.max(...sizes)).toBeLessThanOrEqual(64 * 200_000);
-  expect(Math.max(...sizes.slice(60))).toBeLessThanOrEqual(Math.max(...sizes.slice(0, 60)));
+  const most = (from: number, to: number): number => Math.max(...sizes.slice(from, to));
+  expect(most(240, 300)).toBeLessThanOrEqual(most(0, 60) * 1.1);
 });

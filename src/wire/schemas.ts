@@ -195,6 +195,17 @@ export const ProblemBody = Type.Object({
 });
 export type ProblemBody = Static<typeof ProblemBody>;
 
+/** Past a limit whose answer is the waiting room: no problem, nothing taken, and where to stand. */
+export const WaitingRoomBody = Type.Object({
+  ...ProblemBody.properties,
+  status: Type.Literal(202),
+  code: Type.Literal('WAITING_ROOM'),
+  activity_id: Type.Optional(Id),
+  /** Asking there costs the sale nothing. */
+  standing_path: Type.Optional(Type.String()),
+  activities_path: Type.Optional(Type.String()),
+});
+
 const SkuBody = Type.Object(
   {
     sku_id: Id,

@@ -112,7 +112,7 @@ test('reload under load: no request fails, the new limit holds, untouched balanc
   expect((await drained(session(shop))).status).toBe(429);
   await under.stop();
   expect(under.failures).toEqual([]);
-  expect([...under.statuses.keys()].sort()).toEqual([200, 429]);
+  expect(new Set(under.statuses.keys())).toEqual(new Set([200, 429]));
 });
 
 test('a file that is wrong, older or gone leaves the rules in force', async () => {

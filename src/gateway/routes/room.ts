@@ -8,6 +8,7 @@ import {
   PassBody,
   StandingBody,
   TakePassRequestBody,
+  WaitingRoomBody,
 } from '../../wire/schemas.ts';
 import { noSuchActivity, noSuchEntry } from '../refusals.ts';
 import { writeCookie } from '../pages/cookies.ts';
@@ -113,7 +114,7 @@ export const roomRoutes: readonly RouteSpec[] = [
     params: ActivityParams,
     body: TakePassRequestBody,
     auth: 'user',
-    answers: { 200: PassBody },
+    answers: { 200: PassBody, 202: WaitingRoomBody },
     handle: takePass,
   },
 ];

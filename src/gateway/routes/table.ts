@@ -1,9 +1,11 @@
+import { Type } from 'typebox';
 import {
   OutcomeBody,
   PathParams,
   RequestParams,
   RequestQuery,
   SubmitRequest,
+  WaitingRoomBody,
 } from '../../wire/schemas.ts';
 import type { RouteSpec } from '../route.ts';
 import { factsRoutes } from './facts.ts';
@@ -23,7 +25,7 @@ const hotRoutes: readonly RouteSpec[] = [
     params: PathParams,
     body: SubmitRequest,
     auth: 'user',
-    answers: { 200: OutcomeBody, 202: OutcomeBody },
+    answers: { 200: OutcomeBody, 202: Type.Union([OutcomeBody, WaitingRoomBody]) },
   },
   {
     method: 'GET',
