@@ -81,10 +81,7 @@ const waiting: Readonly<Record<string, string>> = {
   'src/queues/nats-queue.ts': 'many machines',
   'src/queues/nats-streams.ts': 'many machines',
   'src/queues/order-message.ts': 'many machines',
-  'src/queues/redis-streams-queue.ts': 'many machines',
   'src/queues/relayed-queue.ts': 'many machines',
-  'src/stores/postgres/pool.ts': 'many machines',
-  'src/stores/redis/': 'many machines',
   'src/workers/relay.ts': 'many machines',
 };
 

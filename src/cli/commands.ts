@@ -47,7 +47,10 @@ function addUp(root: Command, surroundings: Surroundings, done: Done): void {
     .option(
       '--role <role>',
       'gateway, worker or control; may be repeated (default: all)',
-      (word: string, before: readonly string[] = []): readonly string[] => [...before, word],
+      (word: string, before: readonly string[] | undefined): readonly string[] => [
+        ...(before ?? []),
+        word,
+      ],
     )
     .option('--processes <n>', 'gateway processes that share the port (with --role gateway)')
     .option('--json', 'print one JSON line with the addresses, then only the log')

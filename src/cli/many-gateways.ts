@@ -81,7 +81,7 @@ export async function serveMany(
   for (const worker of live) watch(worker, replaceFirstMs);
   const shop = first.find((urls) => urls.shop !== undefined)?.shop;
   return {
-    urls: { ...(shop === undefined ? {} : { shop }) },
+    urls: shop === undefined ? {} : { shop },
     async close() {
       closing = true;
       const gone = [...live].map(

@@ -22,7 +22,7 @@ async function pair(server: Server): Promise<{
   readonly speaker: RedisBroadcast;
   readonly hearer: RedisBroadcast;
   readonly heard: string[];
-  close(): Promise<void>;
+  readonly close: () => Promise<void>;
 }> {
   made += 1;
   const keys = new Keys(`words-${process.pid}-${made}`);
