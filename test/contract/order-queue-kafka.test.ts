@@ -3,6 +3,7 @@ import { systemTimers } from '../../src/app/system.ts';
 import { openKafkaQueue } from '../../src/queues/kafka-queue.ts';
 import { startKafka } from '../support/servers/kafka.ts';
 import type { KafkaServer } from '../support/servers/kafka.ts';
+import { kafkaFailures } from './kafka-failures.ts';
 import { orderQueueContract } from './order-queue.ts';
 import { relayedQueue } from './relayed-queue.ts';
 
@@ -36,3 +37,5 @@ orderQueueContract('Kafka behind a relay', () => {
     crash: () => server.crash(),
   });
 });
+
+kafkaFailures(() => server);
