@@ -422,3 +422,19 @@ test('a mistyped key finds its meaning, a strange one does not', () => {
   expect(nearest('lobby_open_at', ['lobby_opens_at', 'opens_at'])).toBe('lobby_opens_at');
   expect(nearest('zebra', ['host', 'port'])).toBeUndefined();
 });
+
+test('passes may be bound to devices, and keys fetched from private networks that are named', () => {
+  const config = good(`
+identity: { mode: jwt, jwks_url: https://keys.internal/jwks, allowed_private: [10.1.2.3/8] }
+activities:
+  - id: a
+    name: A
+    lobby_opens_at: +0s
+    opens_at: +1s
+    closes_at: +1h
+    room: { bind_device: true }
+    skus: [{ id: s, name: S, stock: 1, price: 1.00 EUR }]
+`);
+  expect(config.activities[0]?.room.bindDevice).toBe(true);
+  expect(config.identity).toMatchObject({ allowedPrivate: ['10.0.0.0/8'] });
+});
