@@ -1,5 +1,6 @@
 import { existsSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
+import { ofOneProcess } from '../config/config.ts';
 import type { Random } from '../ports/random.ts';
 import { DataFolderLockedError, openDataFolder } from '../stores/data-folder.ts';
 import { needConfig } from './configuration.ts';
@@ -48,7 +49,11 @@ export async function findAdmin(
   const folder = config.dataFolder;
   if (!existsSync(folder)) throw new UsageError(`found no folder "${folder}"; ${hint}`);
   const { adminHost, adminPort } = config.server;
-  const holderUrl = (await urlOfHolder(folder, random)) ?? readUrl(folder);
+  // A folder that several processes share is locked by none of them: only control says where it is.
+  const shared = ofOneProcess(config.stores) === undefined;
+  const holderUrl = shared
+    ? readUrl(folder)
+    : ((await urlOfHolder(folder, random)) ?? readUrl(folder));
   const configured = adminPort === 0 ? undefined : `http://${hostInUrl(adminHost)}:${adminPort}`;
   const found = holderUrl ?? configured;
   if (found === undefined)

@@ -125,6 +125,24 @@ test('the server is found by the lock of its data folder, its credential beside 
   expect(nowhere).toMatchObject({ code: 2, err: expect.stringContaining('found no folder') });
 });
 
+test('a folder that many processes share is locked by none: control says where it is', async () => {
+  const config = join(folder, 'many.yaml');
+  const stores = {
+    admission: 'redis://127.0.0.1:1',
+    inventory: 'redis://127.0.0.1:2',
+    orders: 'postgres://x@127.0.0.1:3/x',
+    queue: 'redis-streams',
+  };
+  writeFileSync(config, JSON.stringify({ data: folder, stores, server: { admin_port: 0 } }));
+  writeFileSync(join(folder, 'admin-token'), 'from-file\n', { mode: 0o600 });
+  const unknown = await sluice(['verify', 'ledger', '--config', config]);
+  expect(unknown).toMatchObject({ code: 2, err: expect.stringContaining('does not say where') });
+  writeFileSync(join(folder, 'admin-url'), `${url}\n`);
+  answer = { residual: 0 };
+  expect((await sluice(['verify', 'ledger', '--config', config])).code).toBe(0);
+  expect(seen.at(-1)?.authorization).toBe('Bearer from-file');
+});
+
 test.each([
   [500, '{}', /answered 500/],
   [200, 'not json', /expected JSON/],
