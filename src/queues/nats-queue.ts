@@ -35,9 +35,9 @@ import { decodeMessage, encodeMessage } from './order-message.ts';
  *
  * Order. Publishing one message and waiting for its answer would keep the order, at one round trip per
  * message. Many in flight would not: one refused because the stream is full, its successor accepted a
- * moment later because a worker made room. So each message in flight says which sequence number the
- * stream must have just before it. The first that fails makes all behind it fail, and they are sent
- * again in order. A second relay that publishes meanwhile costs a round, and nothing else.
+ * moment later because a worker made room. So each message in flight says what must be last in the
+ * stream just before it: which number, and which message. The first that fails makes all behind it
+ * fail, and they are sent again in order. A second relay that publishes meanwhile costs a round.
  *
  * Durability. JetStream answers when the message is written to the file, not when the file is on the
  * disk: a process that dies loses nothing, a machine that loses power may lose what the server had
@@ -111,9 +111,10 @@ export async function openNatsQueue(options: NatsQueueOptions): Promise<NatsQueu
     await prepareStreams(link, settings);
   } catch (error) {
     await link.close();
-    throw error instanceof JetStreamApiError
-      ? new UnavailableError(`NATS refuses the stream: ${error.message}`, { cause: error })
-      : error;
+    // Setting up again changes nothing, so what is unknown here is no more than unavailable.
+    if (error instanceof JetStreamApiError || error instanceof OutcomeUnknownError)
+      throw new UnavailableError(`NATS, set up: ${error.message}`, { cause: error });
+    throw error;
   }
   return new NatsQueue(link, settings);
 }
@@ -393,7 +394,7 @@ export class NatsQueue implements OrderQueue, OrderQueueProducer {
           this.#link.js.publish(subjectOf(this.#names.orders, message), body, {
             msgID: message.messageId,
             timeout: this.#settings.timeoutMs,
-            expect: { lastSequence: last + at },
+            expect: follows(last + at, sent[at - 1]?.message),
           }),
         ),
       ),
@@ -448,10 +449,22 @@ export class NatsQueue implements OrderQueue, OrderQueueProducer {
   }
 }
 
+/**
+ * What must be last in the stream before a message: the number, and in a round the very message sent
+ * before it. The number alone would not do: another publisher's messages count as well, and bring it
+ * to where a later one of ours expects it, although an earlier one was refused.
+ */
+const follows = (lastSequence: number, before: OrderMessage | undefined) =>
+  before === undefined ? { lastSequence } : { lastSequence, lastMsgID: before.messageId };
+
+/** The server's error for a message that is not preceded by the one it names. */
+const wrongLastId = 10_070;
+
 const isOutOfStep = (error: unknown): boolean =>
   error instanceof JetStreamApiError &&
   (error.code === JetStreamApiCodes.StreamWrongLastSequence ||
-    error.code === JetStreamApiCodes.StreamWrongLastSequenceUnknown);
+    error.code === JetStreamApiCodes.StreamWrongLastSequenceUnknown ||
+    error.code === wrongLastId);
 
 const asError = (error: unknown): Error =>
   error instanceof Error ? error : new UnavailableError(textOf(error));

@@ -224,11 +224,15 @@ test('a server that answers too late leaves it unknown; sending again stores not
     const [outcome] = await queue.publish(messages.slice(0, 1));
     if (outcome?.kind === 'again') throw outcome.error;
   });
-  server.pause();
-  const outcomes = await queue.publish(messages.slice(1));
+  await server.pause();
+  let outcomes: readonly PublishOutcome[];
+  try {
+    outcomes = await queue.publish(messages.slice(1));
+  } finally {
+    server.resume();
+  }
   expect(new Set(kindsOf(outcomes))).toEqual(new Set(['again']));
   expect(outcomes[0]).toMatchObject({ error: expect.any(OutcomeUnknownError) });
-  server.resume();
   await reached(async () => {
     for (const outcome of await queue.publish(messages.slice(1)))
       if (outcome.kind === 'again') throw outcome.error;

@@ -21,8 +21,6 @@ export interface KafkaServer {
   crash(): Promise<void>;
   kill(): Promise<void>;
   start(): Promise<void>;
-  pause(): void;
-  resume(): void;
   stop(): Promise<void>;
 }
 
@@ -129,10 +127,7 @@ export async function startKafka(): Promise<KafkaServer> {
     },
     kill,
     start,
-    pause: () => void child.kill('SIGSTOP'),
-    resume: () => void child.kill('SIGCONT'),
     stop: async () => {
-      child.kill('SIGCONT');
       await kill();
       process.removeListener('exit', killAtExit);
       rmSync(folder, { recursive: true, force: true });

@@ -4,6 +4,7 @@ import { existsSync, mkdtempSync, rmSync } from 'node:fs';
 import { connect, createServer } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+import { freeze } from './freeze.ts';
 
 /**
  * A real NATS server with JetStream in a temporary folder on a free port of the loopback. Started and
@@ -18,7 +19,7 @@ export interface NatsServer {
   kill(): Promise<void>;
   start(): Promise<void>;
   /** Freezes and thaws the process, as a machine that does not answer. */
-  pause(): void;
+  pause(): Promise<void>;
   resume(): void;
   stop(): Promise<void>;
 }
@@ -76,7 +77,7 @@ export async function startNats(options: NatsServerOptions = {}): Promise<NatsSe
     },
     kill,
     start,
-    pause: () => void child.kill('SIGSTOP'),
+    pause: () => freeze(child.pid),
     resume: () => void child.kill('SIGCONT'),
     stop: async () => {
       child.kill('SIGCONT');
