@@ -23,7 +23,7 @@ export async function freePort() {
 function programOf(names, what) {
   const found = names.find(existsSync);
   if (found === undefined)
-    throw new Error(`no ${what}: npm run setup installs it, or apt-get install ${what}`);
+    throw new Error(`no ${what}: node scripts/setup.mjs installs it, or apt-get install ${what}`);
   return found;
 }
 
