@@ -384,6 +384,7 @@ function compose(
         cpu_s: facts.cpuS,
         peak_rss_mib: facts.peakRssMib,
         priority: facts.priority,
+        worst_stall_ms: Math.round(crowd.worstTurnGapMs),
       },
       poll_ms: quantiles(witness.pollMs),
       series: Object.fromEntries(

@@ -58,6 +58,8 @@ export class Crowd implements Scene {
   arrivalsStarted = 0;
   arrivalsLate = 0;
   worstLatenessMs = 0;
+  /** Longest time between two turns of the loop: how long this process was not served, or busy. */
+  worstTurnGapMs = 0;
   readonly #plan: CrowdPlan;
   readonly #clock: Clock;
   readonly #timers: Timers;
@@ -70,6 +72,7 @@ export class Crowd implements Scene {
   #nextArrival = 0;
   #loop: TimerHandle | undefined;
   #lastPoolTickMs = 0;
+  #lastTurnMs = 0;
   #noiseSent = 0;
   readonly #arrivedAlready: Uint8Array;
 
@@ -201,6 +204,10 @@ export class Crowd implements Scene {
 
   #turn(): void {
     const now = this.now();
+    if (this.#lastTurnMs > 0) {
+      this.worstTurnGapMs = Math.max(this.worstTurnGapMs, now - this.#lastTurnMs);
+    }
+    this.#lastTurnMs = now;
     while (
       this.#nextArrival < this.#plan.people &&
       this.startMs + this.people.arrivalMs(this.#nextArrival) <= now

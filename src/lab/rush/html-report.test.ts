@@ -45,7 +45,7 @@ const report: RushReport = {
     attacks: { forged: 1, replayed: 2, conflicting: 3 },
     retries_of_reserved: 0,
     waves: 1,
-    generator: { cpu_s: 1, peak_rss_mib: 80, priority: 'usual' },
+    generator: { cpu_s: 1, peak_rss_mib: 80, priority: 'usual', worst_stall_ms: 9 },
     poll_ms: { p50: 1, p99: 2 },
     series: Object.fromEntries(
       seriesNames.map((name) => [name, [1, 20, 3]]),

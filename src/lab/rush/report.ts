@@ -88,6 +88,8 @@ export interface RunDetails {
     readonly cpu_s: number;
     readonly peak_rss_mib: number;
     readonly priority: 'raised' | 'usual';
+    /** Longest time for which the generator did not run at all. */
+    readonly worst_stall_ms: number;
   };
   readonly poll_ms: Quantiles;
   readonly series: Readonly<Record<SeriesName, readonly number[]>>;

@@ -19,7 +19,7 @@ export function summaryOf(report: RushReport): string {
     `  rates      refused ${rates.refused_per_s}/s, reserved ${rates.reserved_per_s}/s, orders ${rates.orders_per_s}/s`,
     `  latency    admitted p50 ${ms(latency.admitted.p50)}, p99 ${ms(latency.admitted.p99)}; refused p50 ${ms(latency.refused.p50)}, p99 ${ms(latency.refused.p99)}`,
     `  arrivals   ${format(report.arrivals_started)} of ${format(report.arrivals_planned)} started in time, worst ${Math.round(run.worst_lateness_ms)} ms late`,
-    `  generator  ${run.generator.cpu_s} s of processor, ${run.generator.peak_rss_mib} MiB`,
+    `  generator  ${run.generator.cpu_s} s of processor, ${run.generator.peak_rss_mib} MiB, longest stall ${run.generator.worst_stall_ms} ms`,
     '',
     ...report.invariants.map(({ id, held, detail, evidence }) => {
       const mark = held ? (evidence === 'none' ? '–' : '✓') : '✗';
