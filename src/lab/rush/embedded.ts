@@ -42,12 +42,23 @@ const pollsPerSecond = 3_000;
 export const embeddedLimits: Partial<PoolLimits> =
   process.platform === 'linux'
     ? {
-        maxConnections: 12_000,
+        maxConnections: Math.min(18_000, openFilesMax() - 500),
         // Many, because the system looks for a free port at each address, and looks long once half of
         // an address's ports are taken (closed ones stay taken for a minute).
         localAddresses: Array.from({ length: 32 }, (_, at) => `127.0.0.${at + 2}`),
       }
     : {};
+
+/** Open files that the system allows this process; what most allow where it does not tell. */
+function openFilesMax(): number {
+  try {
+    const match = /^Max open files\s+(\d+)/m.exec(readFileSync('/proc/self/limits', 'utf8'));
+    return match === null ? 4_096 : Math.max(1_000, Number(match[1]));
+  } catch {
+    // No /proc: not Linux, or a very bare one.
+    return 4_096;
+  }
+}
 
 /** How the server is started: the built command, unless a test composes another. */
 export interface ServerCommand {
