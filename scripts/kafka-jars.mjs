@@ -24,8 +24,13 @@ export function prepareKafka(root) {
   const { status } = spawnSync(
     'mvn',
     [
-      ...['-q', '-B', '-f', pom, 'dependency:copy-dependencies'],
-      ...[`-DoutputDirectory=${draft}`, '-DincludeScope=runtime'],
+      '-q',
+      '-B',
+      '-f',
+      pom,
+      'dependency:copy-dependencies',
+      `-DoutputDirectory=${draft}`,
+      '-DincludeScope=runtime',
     ],
     { stdio: ['ignore', 'inherit', 'inherit'], timeout: 8 * 60_000 },
   );

@@ -35,7 +35,7 @@ async function two(options: RateLimitOptions<PlainRequest>) {
 
 test('two processes share one limit, exactly, through one call each', async () => {
   const { ask } = await two({ limit: 5, window: '1h', algorithm: 'sliding_log', name: 'shared' });
-  const verdicts = await Promise.all(Array.from({ length: 20 }, (_, n) => ask(n % 2)));
+  const verdicts = await Promise.all(Array.from({ length: 20 }, async (_, n) => await ask(n % 2)));
   expect(verdicts.filter((verdict) => verdict?.admitted === true)).toHaveLength(5);
   const refused = verdicts.find((verdict) => verdict?.admitted === false);
   expect(refused).toMatchObject({ status: 429, info: { ruleId: 'shared', scope: 'source' } });
