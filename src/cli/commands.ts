@@ -1,5 +1,6 @@
 import type { Command } from 'commander';
 import { rushFlags } from '../lab/rush/options.ts';
+import type { ConsoleOptions } from './operate-command.ts';
 import type { ExplainOptions } from './rules-command.ts';
 import type { Surroundings } from './terminal.ts';
 import type { UpOptions } from './up-command.ts';
@@ -19,6 +20,7 @@ type Done = (code: number) => void;
 /** Adds every command in the order in which help lists them. */
 export function addCommands(root: Command, surroundings: Surroundings, done: Done): void {
   addUp(root, surroundings, done);
+  addConsole(root, surroundings, done);
   addConfig(root, surroundings, done);
   addRush(root, surroundings, done);
   addExport(root, surroundings, done);
@@ -72,6 +74,31 @@ ended. Ctrl-C stops gently; a second Ctrl-C stops at once.`,
     });
 }
 
+function addConsole(root: Command, surroundings: Surroundings, done: Done): void {
+  root
+    .command('console')
+    .summary('sign in to the operator page')
+    .description(
+      'Prints a link that signs one browser in to the operator page of a running server. It works once and not for long.',
+    )
+    .option('--role <role>', 'viewer, operator, approver or admin', 'operator')
+    .option('--name <name>', 'who signs in, for the audit', 'operator')
+    .option(...configFlag)
+    .option(...dataFlag)
+    .option(...jsonFlag)
+    .addHelpText(
+      'after',
+      `
+Examples:
+  sluice console
+  sluice console --role viewer --name "screen in the hall"`,
+    )
+    .action(async (options: ConsoleOptions) => {
+      const { consoleLink } = await import('./operate-command.ts');
+      done(await consoleLink(options, surroundings));
+    });
+}
+
 function addConfig(root: Command, surroundings: Surroundings, done: Done): void {
   const config = root
     .command('config')
@@ -115,7 +142,7 @@ function addKeys(root: Command, surroundings: Surroundings, done: Done): void {
     .command('keys')
     .summary('make, rotate, list, retire signing keys')
     .description(
-      'Signing keys in the data folder. TYPE is one of user, entry, pass, decision. A running server takes changes up by itself.',
+      'Signing keys in the data folder. TYPE is one of user, entry, pass, decision, challenge. A running server takes changes up by itself.',
     )
     .addHelpText(
       'after',

@@ -81,6 +81,22 @@ test('a ledger that closes exits 0, one that does not exits 1 and says by how mu
   });
 });
 
+test('console prints a link that signs one browser in', async () => {
+  answer = { url: 'http://127.0.0.1:9090/#sign-in=x', expires_at: '2027-01-01T00:00:00.000Z' };
+  const made = await sluice(['console', '--role', 'viewer', '--name', 'ann'], access());
+  expect(made).toEqual({ code: 0, out: 'http://127.0.0.1:9090/#sign-in=x\n', err: '' });
+  expect(seen[0]?.path).toBe('POST /admin/v1/sign-in-links');
+  expect(JSON.parse(seen[0]?.body ?? '')).toEqual({ role: 'viewer', name: 'ann' });
+  expect(JSON.parse((await sluice(['console', '--json'], access())).out)).toEqual(answer);
+  expect(JSON.parse(seen[1]?.body ?? '')).toEqual({ role: 'operator', name: 'operator' });
+  status = 400;
+  answer = { detail: 'role: found "king", allowed: viewer, operator, approver, admin' };
+  expect(await sluice(['console', '--role', 'king'], access())).toMatchObject({
+    code: 2,
+    err: expect.stringContaining('found \\"king\\"'),
+  });
+});
+
 test('reconcile looks, or repairs with a reason for the audit', async () => {
   answer = { findings: [] };
   expect((await sluice(['reconcile', '--dry-run'], access())).code).toBe(0);

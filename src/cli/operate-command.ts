@@ -88,6 +88,29 @@ export async function recover(
   return exitOk;
 }
 
+export interface ConsoleOptions {
+  readonly role: string;
+  readonly name: string;
+  readonly config?: string;
+  readonly data?: string;
+  readonly json?: boolean;
+}
+
+/** `sluice console`: a one-time link to the operator page, for a second browser or after signing out. */
+export async function consoleLink(
+  options: ConsoleOptions,
+  surroundings: Surroundings,
+): Promise<number> {
+  const access = await findAdmin(options, surroundings, systemRandom);
+  const { role, name } = options;
+  const answer = await askAdmin(access, 'POST', '/admin/v1/sign-in-links', askMs, { role, name });
+  const url = member(answer, 'url');
+  if (typeof url !== 'string')
+    throw new UsageError('console: the answer has no "url"; is the server of this version?');
+  surroundings.out(options.json === true ? `${JSON.stringify(answer)}\n` : `${url}\n`);
+  return exitOk;
+}
+
 function numberIn(answer: unknown, name: string): number {
   const value = member(answer, name);
   if (typeof value === 'number') return value;
