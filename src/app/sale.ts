@@ -11,8 +11,7 @@ import { RequestStatus } from '../pipeline/request-status.ts';
 import { ReserveBatcher, type Trouble } from '../pipeline/reserve-batcher.ts';
 import { epochIsSoldOut, readSnapshot, SoldOutFlags } from '../pipeline/sold-out-flags.ts';
 import type { Clock, TimerHandle, Timers } from '../ports/clock.ts';
-import type { Backlog, OrderMessage } from '../ports/order-queue.ts';
-import type { CommitFate, RestockDue } from '../ports/order-store.ts';
+import type { Backlog } from '../ports/order-queue.ts';
 import type { StockMark } from '../ports/inventory-store.ts';
 import type { Random } from '../ports/random.ts';
 import { type RebuildParts, rebuildSku } from '../workers/rebuild.ts';
@@ -21,6 +20,7 @@ import type { Stores } from './embedded-stores.ts';
 import { Fleet, type InstanceReport } from './fleet.ts';
 import type { Keys } from './keys-folder.ts';
 import { allRoles, type Role } from './roles.ts';
+import { RoomNews } from './room-news.ts';
 import { Rooms } from './rooms.ts';
 import { SaleWorkers } from './sale-workers.ts';
 
@@ -171,6 +171,12 @@ export class Sale {
       isWaveRevoked: (activityId, wave) => this.rooms.isWaveRevoked(activityId, wave),
       bindsDevice: (activityId) => byId.get(activityId)?.room.bindDevice === true,
     });
+    const news = new RoomNews({
+      rooms: this.rooms,
+      inventory: stores.inventory,
+      orders: stores.orders,
+      onError: (error) => hooks.onError('telling the room', error),
+    });
     this.workers = new SaleWorkers({
       stores,
       activity: (id) => byId.get(id),
@@ -181,8 +187,8 @@ export class Sale {
       timers,
       random,
       onEvent: (worker, event) => hooks.onWorkerEvent(worker, event),
-      onSettled: (messages, fates) => this.#settled(messages, fates),
-      onReturned: (returned) => this.#returned(returned),
+      onSettled: (messages, fates) => news.settled(messages, fates),
+      onReturned: (returned) => news.returned(returned),
     });
     this.fleet = this.#openFleet();
     this.#leadership = this.#lead();
@@ -292,37 +298,6 @@ export class Sale {
   get lookAgeMs(): number | undefined {
     if (this.#lookedAtUs === undefined) return undefined;
     return (this.#parts.clock.monoUs() - this.#lookedAtUs) / 1000;
-  }
-
-  /** A told fate frees a place in the room, or gives its holder another try. */
-  #settled(messages: readonly OrderMessage[], fates: readonly CommitFate[]): void {
-    const fateById = new Map(fates.map((fate) => [fate.reservationId, fate]));
-    for (const message of messages) {
-      const fate = fateById.get(message.reservationId);
-      if (fate === undefined) continue;
-      const { activityId, personId, nonce } = message;
-      const bought = fate.fate === 'ordered';
-      this.#tellRoom(this.rooms.finish(activityId, personId, bought ? 'bought' : 'failed'));
-      if (!bought) this.#tellRoom(this.rooms.endAttempt(message, personId, nonce));
-    }
-  }
-
-  #returned(returned: readonly RestockDue[]): void {
-    for (const due of returned) this.#tellRoom(this.#endAttemptOf(due));
-  }
-
-  async #endAttemptOf(due: RestockDue): Promise<void> {
-    const record = await this.#parts.stores.inventory.find(due, due.userId, due.requestId);
-    if (record === undefined || record.reservationId !== due.reservationId) return;
-    await this.rooms.endAttempt(due, record.personId, record.nonce);
-  }
-
-  /**
-   * The room learns of ends beside the path, and loses nothing if it misses one: a pass that is used
-   * up expires, and its place is offered again.
-   */
-  #tellRoom(telling: Promise<void>): void {
-    telling.catch((error: unknown) => this.#parts.hooks.onError('telling the room', error));
   }
 
   /** Stock as last seen, of every SKU that has been. */

@@ -478,6 +478,25 @@ describe('the door', () => {
     expect(w.state.lapsed.size).toBe(0);
   });
 
+  test('whoever may buy more is given another nonce while the window is open, and counts once', async () => {
+    const w = await RoomWorld.started({ stock: 10 });
+    const token = await w.join('ann');
+    await w.open();
+    const first = passOf(await w.door.takePass('concert', person('ann'), 'front'));
+    const entryId = await w.door.entryIdOf('concert', 'ann');
+    await w.store.endAttempt('concert', entryId, 'front', 1, w.world.wallMs());
+    await w.store.finish('concert', entryId, 'bought', w.world.wallMs());
+    await w.run(250);
+    expect(w.standing(token).state).toBe('claimed');
+    expect(w.state.counts).toMatchObject({ released: 1, active: 0, finished: 1, missed: 0 });
+    const second = passOf(await w.door.takePass('concert', person('ann'), 'front'));
+    expect(second.nonce).not.toBe(first.nonce);
+    await w.run(250);
+    expect(w.state.counts).toMatchObject({ released: 1, active: 1, missed: 0 });
+    await w.run(15_000);
+    expect(w.state.counts).toMatchObject({ active: 1, missed: 0 });
+  });
+
   test('held: nobody is released; paused: nobody gets a pass, and all are first afterwards', async () => {
     const w = await RoomWorld.started({ stock: 100, room: { maxAdmissionsPerSecond: 5 } });
     const tokens = await w.joinMany('p', 60);

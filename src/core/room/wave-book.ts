@@ -158,6 +158,14 @@ export class WaveBook {
     if (claim?.state === 'no_show' && outcome === 'bought') this.#missed -= 1;
     this.#finished += 1;
     if (outcome === 'bought') {
+      // Ended before it was told bought: who may buy more was given another try, and counts once.
+      if (claim?.state === 'ended') {
+        const wave = this.#waves.get(claim.wave);
+        if (wave?.state === 'open') {
+          this.#count(wave, lane).claimed += 1;
+          wave.ended -= 1;
+        }
+      }
       this.#bought += 1;
       this.#boughtByLane.set(lane, (this.#boughtByLane.get(lane) ?? 0) + 1);
       this.claimed.add(sequence);
