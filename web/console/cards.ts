@@ -209,7 +209,7 @@ export function modeCard(words: Words, formats: Formats): Card {
         driver,
         mode.driver === null
           ? words.noDriver
-          : words.driver(signalName(mode.driver.signal), formats.share(z)),
+          : words.driver(words.signals[mode.driver.signal] ?? mode.driver.signal, formats.share(z)),
       );
       setText(
         extra,
@@ -332,12 +332,4 @@ export function instancesCard(words: Words, formats: Formats): Card {
       );
     },
   };
-}
-
-/** `queueWaitMs` as an operator reads it: `queue wait`. */
-function signalName(name: string): string {
-  return name
-    .replace(/Ms$/, '')
-    .replace(/[A-Z_]/g, (letter) => ` ${letter === '_' ? '' : letter.toLowerCase()}`)
-    .replace(/ +/g, ' ');
 }
