@@ -2,7 +2,7 @@ import { defineConfig } from 'vitest/config';
 
 /**
  * Two projects: `unit` needs nothing but Node; `system` starts real processes, servers and a
- * browser, so its files run one at a time and see a fresh build.
+ * browser, so its files run two at a time and see a fresh build.
  */
 export default defineConfig({
   test: {
@@ -31,7 +31,8 @@ export default defineConfig({
           ],
           testTimeout: 120_000,
           hookTimeout: 120_000,
-          fileParallelism: false,
+          // Two at a time: each starts servers of its own and mostly waits for them.
+          maxWorkers: 2,
           globalSetup: ['test/support/build-once.ts'],
         },
       },
