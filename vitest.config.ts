@@ -33,6 +33,7 @@ export default defineConfig({
           hookTimeout: 120_000,
           // Two at a time: each starts servers of its own and mostly waits for them.
           maxWorkers: 2,
+          sequence: { groupOrder: 1 },
           globalSetup: ['test/support/build-once.ts'],
         },
       },
