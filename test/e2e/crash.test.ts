@@ -196,7 +196,7 @@ test(`killed at ${kills} instants of a sale, nothing told is lost and nothing is
   let retried = 0;
   try {
     for (let kill = 1; kill <= kills; kill += 1) {
-      await pause(100 + random.float() * 1_900);
+      await pause(100 + random.float() * 1_400);
       const told = winners(crowd).slice(-4);
       await server.kill();
       await server.start();
@@ -205,7 +205,7 @@ test(`killed at ${kills} instants of a sale, nothing told is lost and nothing is
       retried += asked;
     }
     // The crowd goes on undisturbed until everybody is through, or for a while.
-    for (let tries = 0; tries < 60 && crowd.people.settled < people; tries += 1) await pause(500);
+    for (let tries = 0; tries < 40 && crowd.people.settled < people; tries += 1) await pause(500);
     closeDoors(crowd);
     await sweep(crowd, systemTimers, 30_000);
   } finally {

@@ -25,7 +25,7 @@ function crowdAgainst(world: HarshWorld, guard: Guard, stock = 40): Promise<Rush
       scenario: world === 'late' ? 'reopen' : 'even',
     },
     {
-      patience: { afterLastMs: 20_000, sweepMs: 5_000 },
+      patience: { afterLastMs: 16_000, quietMs: 8_000, sweepMs: 5_000 },
       serverCommand: {
         file: process.execPath,
         args: ['--import', 'tsx', main, '--world', world, '--without', guard],

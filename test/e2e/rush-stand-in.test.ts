@@ -14,7 +14,7 @@ import type { Misbehaviour, StandInOptions } from '../support/stand-in/stand-in.
  * time. A crowd that cannot tell the two apart proves nothing about the real one.
  */
 
-const patience = { afterLastMs: 6_000, sweepMs: 2_000 };
+const patience = { afterLastMs: 6_000, quietMs: 6_000, sweepMs: 2_000 };
 
 function command(
   raw: Record<string, unknown>,

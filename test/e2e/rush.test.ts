@@ -5,6 +5,7 @@ import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import type { RushReport } from '../../src/lab/rush/report.ts';
+import { runRush, storyOf } from '../support/run-rush.ts';
 
 /**
  * The command as people run it: the built `sluice rush --embedded`, a server of its own in another
@@ -66,11 +67,11 @@ function expectGood(report: RushReport, people: number, stock: number): void {
 
 test('a sale with bots, duplicates and timeouts holds, and its report is complete', async () => {
   const file = join(folder, 'r.json');
-  const crowd = '--people 1000 --over 4s --stock 60 --bots 20% --duplicates 50% --timeouts 10%';
+  const crowd = '--people 600 --over 3s --stock 60 --bots 20% --duplicates 50% --timeouts 10%';
   const ran = await sluice('rush', '--embedded', ...crowd.split(' '), '--report', file);
   expect(ran.code, `${ran.out}\n${ran.err}`).toBe(0);
   const report = JSON.parse(readFileSync(file, 'utf8')) as RushReport;
-  expectGood(report, 1_000, 60);
+  expectGood(report, 600, 60);
   expect(ran.out).toContain('verdict    holds');
   expect(existsSync(join(folder, 'r.html'))).toBe(true);
   // Duplicates and lost answers were really sent, and answered as repeats.
@@ -85,10 +86,13 @@ test('arrivals, addresses and agents of an access log', async () => {
     return `203.0.113.${at % 40} - - [17/May/2026:10:0${second} +0000] "GET / HTTP/1.1" 200 5 "-" "Agent/${at % 7}"`;
   });
   writeFileSync(log, lines.join('\n'));
-  const args = `--people 400 --over 3s --stock 30 --arrivals ${log} --json`;
-  const ran = await sluice('rush', '--embedded', ...args.split(' '));
-  expect(ran.code, `${ran.out}\n${ran.err}`).toBe(0);
-  const report = JSON.parse(ran.out) as RushReport;
+  const raw = { embedded: true, people: '400', over: '3s', stock: '30', arrivals: log };
+  const run = await runRush(raw, {
+    patience: { afterLastMs: 20_000, quietMs: 10_000, sweepMs: 10_000 },
+    serverCommand: { file: process.execPath, args: [join(root, 'dist', 'main.js')] },
+  });
+  const { report } = run;
+  expect(run.code, storyOf(run)).toBe(0);
   expect(report).toMatchObject({ people: 400, void: false, verdict: 'holds' });
   expect(report.run).toMatchObject({ arrivals_from: log, households: 40 });
   expect(sum(report.outcomes)).toBe(400);

@@ -10,7 +10,7 @@ import type { StandInOptions } from '../support/stand-in/stand-in.ts';
  * Every scenario that is shipped does what it says. Against the stand-in, because here it is the
  * crowd that is under test: that it comes when it should, and behaves as it is named.
  */
-const patience = { afterLastMs: 5_000, sweepMs: 2_000 };
+const patience = { afterLastMs: 5_000, quietMs: 5_000, sweepMs: 2_000 };
 
 async function play(
   scenario: ScenarioName,

@@ -52,11 +52,14 @@ export interface RushSurroundings {
 export interface Patience {
   /** After the last arrival and the opening. */
   readonly afterLastMs: number;
+  /** Once all have come and the sale is open: without anybody admitted, served or gone. */
+  readonly quietMs: number;
   /** For the closing sweep, in which every request is asked after. */
   readonly sweepMs: number;
 }
 
-const patienceDefault: Patience = { afterLastMs: 180_000, sweepMs: 30_000 };
+/** Quiet lasts longer than an unpaid order does, so that units which come back find somebody. */
+const patienceDefault: Patience = { afterLastMs: 180_000, quietMs: 45_000, sweepMs: 30_000 };
 
 const exitHolds = 0;
 const exitBroken = 1;
@@ -178,11 +181,21 @@ async function runCrowd(
   });
   try {
     const opensInMs = Math.max(0, sale.opensAtMs - clock.wallMs());
-    const lastMs = crowd.startMs + Math.max(options.overMs, opensInMs) + patience.afterLastMs;
+    const allHereMs = crowd.startMs + Math.max(options.overMs, opensInMs);
+    const lastMs = allHereMs + patience.afterLastMs;
+    let moved = -1;
+    let movedMs = allHereMs;
     while (crowd.people.settled < options.people && crowd.now() < lastMs) {
       await pause(timers, 1_000);
       peakRss = Math.max(peakRss, process.memoryUsage.rss());
       progress.show(progressLine(crowd, crowd.now() - crowd.startMs));
+      if (crowd.steps !== moved) {
+        moved = crowd.steps;
+        movedMs = Math.max(allHereMs, crowd.now());
+      } else if (crowd.now() - movedMs > patience.quietMs) {
+        progress.say(`Nothing has moved for ${Math.round(patience.quietMs / 1000)} s.`);
+        break;
+      }
       if (interrupted) {
         progress.say('Interrupted: nobody more comes, and whoever has not come voids the run.');
         break;

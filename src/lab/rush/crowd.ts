@@ -130,6 +130,15 @@ export class Crowd implements Scene {
     return this.#nextArrival;
   }
 
+  /** Grows whenever anybody gets further: admitted, reserved, ordered, paid, or done. */
+  get steps(): number {
+    const { series, people } = this;
+    const counted = (['admitted', 'reserved', 'ordered', 'paid'] as const).map((name) =>
+      series.total(name),
+    );
+    return counted.reduce((sum, count) => sum + count, people.settled);
+  }
+
   /** Nothing is pending: no wake-up, no request, no side task. */
   get idle(): boolean {
     return (
