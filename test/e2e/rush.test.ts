@@ -65,7 +65,7 @@ function expectGood(report: RushReport, people: number, stock: number): void {
   expect(seen).toEqual(expect.arrayContaining(['1', '2', '3', '4', '5', '6', '8', '11', '12']));
 }
 
-test('a sale with bots, duplicates and timeouts holds, and its report is complete', async () => {
+test.concurrent('a sale with bots, duplicates and timeouts holds, and its report is complete', async () => {
   const file = join(folder, 'r.json');
   const crowd = '--people 600 --over 3s --stock 60 --bots 20% --duplicates 50% --timeouts 10%';
   const ran = await sluice('rush', '--embedded', ...crowd.split(' '), '--report', file);
@@ -79,7 +79,7 @@ test('a sale with bots, duplicates and timeouts holds, and its report is complet
   expect(report.run.answers['submit 403 REPLAY_REJECTED']).toBeGreaterThan(0);
 }, 300_000);
 
-test('arrivals, addresses and agents of an access log', async () => {
+test.concurrent('arrivals, addresses and agents of an access log', async () => {
   const log = join(folder, 'access.log');
   const lines = Array.from({ length: 300 }, (_, at) => {
     const second = `${Math.floor(at / 60)}:${String(at % 60).padStart(2, '0')}`;
