@@ -72,16 +72,6 @@ const waiting: Readonly<Record<string, string>> = {
   'src/core/outbound/': 'calls to dependencies of many machines',
   'src/core/pass/decision-token.ts': 'the gate in front of a shop',
   'src/core/pass/index.ts': 'the pass as a library',
-  'src/queues/kafka-link.ts': 'many machines',
-  'src/queues/kafka-publisher.ts': 'many machines',
-  'src/queues/kafka-queue.ts': 'many machines',
-  'src/queues/kafka-window.ts': 'many machines',
-  'src/queues/nats-link.ts': 'many machines',
-  'src/queues/nats-queue.ts': 'many machines',
-  'src/queues/nats-streams.ts': 'many machines',
-  'src/queues/order-message.ts': 'many machines',
-  'src/queues/relayed-queue.ts': 'many machines',
-  'src/workers/relay.ts': 'many machines',
 };
 
 const file = (path: string, text: string): SourceFile => ({ path, text });

@@ -5,7 +5,7 @@ import type { BudgetStore } from '../ports/budget-store.ts';
 import type { Broadcast } from '../ports/broadcast.ts';
 import type { InventoryStore } from '../ports/inventory-store.ts';
 import type { LeaderLease } from '../ports/leader-lease.ts';
-import type { OrderQueue } from '../ports/order-queue.ts';
+import type { OrderQueue, OrderQueueProducer } from '../ports/order-queue.ts';
 import type { OrderStore } from '../ports/order-store.ts';
 import { MemoryOrderQueue } from '../queues/memory-queue.ts';
 import { Journal } from '../stores/journal/journal.ts';
@@ -14,6 +14,16 @@ import { MemoryInventoryStore } from '../stores/memory/inventory-store.ts';
 import { migrate } from '../stores/postgres/migrate.ts';
 import { openPglite } from '../stores/postgres/pglite.ts';
 import { PostgresOrderStore } from '../stores/postgres/order-store.ts';
+
+/** From the inventory's outbox to a broker: what the relay of a worker needs. */
+export interface RelayRoad {
+  readonly outbox: OrderQueue;
+  readonly broker: OrderQueueProducer;
+  /** How long the outbox keeps a message for a consumer that is silent, ms. */
+  readonly outboxVisibilityMs: number;
+  /** Who of several workers relays; absent where there is one. */
+  readonly lease?: LeaderLease;
+}
 
 /** The four stores of one deployment, however they are made. */
 export interface Stores {
@@ -26,6 +36,8 @@ export interface Stores {
   readonly admission: AdmissionStore;
   readonly inventory: InventoryStore;
   readonly queue: OrderQueue;
+  /** Where the queue is a broker: how messages get there. */
+  readonly relay?: RelayRoad;
   readonly orders: OrderStore;
   /** Closes all of them, the most durable one last. Idempotent per store. */
   close(): Promise<void>;

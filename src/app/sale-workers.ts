@@ -9,6 +9,7 @@ import { OrderWorker } from '../workers/order-worker.ts';
 import { PaymentService } from '../workers/payment-service.ts';
 import { PaymentWorker } from '../workers/payment-worker.ts';
 import type { Stores } from './embedded-stores.ts';
+import { Relaying } from './relaying.ts';
 
 export interface SaleWorkersParts {
   readonly stores: Stores;
@@ -34,6 +35,8 @@ export class SaleWorkers {
   readonly orders: OrderWorker;
   readonly expiry: ExpiryWorker;
   readonly money: PaymentWorker;
+  /** Where the queue is a broker. */
+  readonly relaying: Relaying | undefined;
   readonly #demo: DemoProvider | undefined;
 
   constructor(parts: SaleWorkersParts) {
@@ -89,18 +92,33 @@ export class SaleWorkers {
       providers,
       onEvent: (event) => onEvent('money', event),
     });
+    this.relaying =
+      stores.relay === undefined
+        ? undefined
+        : new Relaying({
+            ...world,
+            ...stores.relay,
+            instance: parts.consumer,
+            onEvent: (event) => onEvent('relay', event),
+          });
   }
 
   start(): void {
     this.orders.start();
     this.expiry.start();
     this.money.start();
+    this.relaying?.start();
   }
 
   /** Finishes what is under way in each loop. */
   async stop(): Promise<void> {
     this.#demo?.close();
-    await Promise.all([this.orders.stop(), this.expiry.stop(), this.money.stop()]);
+    await Promise.all([
+      this.relaying?.stop(),
+      this.orders.stop(),
+      this.expiry.stop(),
+      this.money.stop(),
+    ]);
   }
 }
 

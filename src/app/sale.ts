@@ -244,8 +244,13 @@ export class Sale {
       drain: async () => {
         const { clock, timers, stores } = this.#parts;
         const untilUs = clock.monoUs() + drainMaxMs * 1_000;
+        // A broker gives messages to workers alone: whoever else asked would be counted among them,
+        // and what is dealt out to it would wait for it.
+        const receives = stores.relay === undefined || this.#roles.includes('worker');
         for (let pass = 0; pass < drainPassesMax; pass += 1) {
-          const { received, blocked } = await this.workers.orders.runOnce(0);
+          const { received, blocked } = receives
+            ? await this.workers.orders.runOnce(0)
+            : { received: 0, blocked: false };
           if (blocked || clock.monoUs() >= untilUs) return;
           if (received > 0) continue;
           // What other workers have in their hands is theirs to finish.

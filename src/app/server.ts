@@ -130,6 +130,7 @@ async function start(
     stores: config.stores,
     folder: folder.path,
     instance,
+    worker: roles.includes('worker'),
     ...world,
     onTrouble: (part, error) => log.error('connection_lost', error, { detail: part }),
   });

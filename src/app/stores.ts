@@ -1,11 +1,12 @@
 import { join } from 'node:path';
 import { type StoreOptions, ofOneProcess } from '../config/config.ts';
 import type { Clock, Timers } from '../ports/clock.ts';
-import type { InventoryStore } from '../ports/inventory-store.ts';
-import type { OrderQueue } from '../ports/order-queue.ts';
+import type { QueuePlace } from '../config/values.ts';
+import type { OrderQueue, OrderQueueProducer } from '../ports/order-queue.ts';
 import type { Random } from '../ports/random.ts';
 import type { Sql } from '../ports/sql.ts';
 import { MemoryOrderQueue } from '../queues/memory-queue.ts';
+import { RelayedQueue } from '../queues/relayed-queue.ts';
 import { RedisStreamsQueue } from '../queues/redis-streams-queue.ts';
 import { RedisBudgetStore } from '../stores/limits/redis-budget-store.ts';
 import { MemoryInventoryStore } from '../stores/memory/inventory-store.ts';
@@ -27,6 +28,8 @@ export interface OpenStoresOptions {
   readonly folder: string;
   /** Of this process, unlike any other's. */
   readonly instance: string;
+  /** Whether this process turns messages into orders. */
+  readonly worker: boolean;
   readonly clock: Clock;
   readonly timers: Timers;
   readonly random: Random;
@@ -39,6 +42,12 @@ export interface OpenStoresOptions {
  * (a statement ends after 6 s), so that what another gets is of a worker that died or is stuck.
  */
 const visibilityMs = 10_000;
+
+/**
+ * The same between outbox and broker, ms: how long the queue stands still when the relay's process has
+ * died. What it had moved and not trimmed by then comes twice.
+ */
+const relayVisibilityMs = 5_000;
 
 /**
  * Opens what the configuration names. Connections are never shared between admission, inventory and
@@ -63,7 +72,7 @@ export async function openStores(options: OpenStoresOptions): Promise<Stores> {
     const sql = opened(await openSql(options));
     const orderStore = new PostgresOrderStore(sql);
     const door = await openDoor(options, opened);
-    const stock = await openStock(options, opened);
+    const stock = await openStock(options, opened, sql);
     return {
       ...door,
       ...stock,
@@ -136,7 +145,8 @@ async function openDoor(
 async function openStock(
   options: OpenStoresOptions,
   opened: Opened,
-): Promise<{ readonly inventory: InventoryStore; readonly queue: OrderQueue }> {
+  sql: Sql,
+): Promise<Pick<Stores, 'inventory' | 'queue' | 'relay'>> {
   const { stores, folder, clock, timers, random, instance, onTrouble } = options;
   const { inventory, fsync, prefix } = stores;
   if (inventory.kind === 'memory') {
@@ -154,6 +164,37 @@ async function openStock(
     RedisLink.open({ urls, cluster, timers, onTrouble: (error) => onTrouble(part, error) });
   const store = opened(new RedisInventoryStore(await open('inventory'), keys, random));
   const link = opened(await open('queue'));
-  const queue = new RedisStreamsQueue(link, keys, { clock, timers, instance, visibilityMs });
-  return { inventory: store, queue: opened(queue) };
+  const outboxAs = (keptForMs: number): RedisStreamsQueue =>
+    opened(new RedisStreamsQueue(link, keys, { clock, timers, instance, visibilityMs: keptForMs }));
+  if (stores.queue.kind === 'memory' || stores.queue.kind === 'redis-streams')
+    return { inventory: store, queue: outboxAs(visibilityMs) };
+  const outbox = outboxAs(relayVisibilityMs);
+  const broker = await openBroker(options, stores.queue);
+  return {
+    inventory: store,
+    // Closes the broker's side.
+    queue: opened(new RelayedQueue(outbox, broker)),
+    relay: {
+      outbox,
+      broker,
+      outboxVisibilityMs: relayVisibilityMs,
+      ...(stores.orders.kind === 'postgres'
+        ? { lease: new PostgresLeaderLease(sql, 'relay') }
+        : {}),
+    },
+  };
+}
+
+/** Loaded only where it is used: a start without a broker does not pay for its client. */
+async function openBroker(
+  { stores: { prefix }, clock, timers, worker }: OpenStoresOptions,
+  { kind, urls, replicas }: Extract<QueuePlace, { readonly urls: readonly string[] }>,
+): Promise<OrderQueue & OrderQueueProducer> {
+  const common = { urls, replicas, clock, timers, prefix, visibilityMs };
+  if (kind === 'nats') {
+    const { openNatsQueue } = await import('../queues/nats-queue.ts');
+    return openNatsQueue(common);
+  }
+  const { openKafkaQueue } = await import('../queues/kafka-queue.ts');
+  return openKafkaQueue({ ...common, joins: worker });
 }

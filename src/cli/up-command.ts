@@ -185,7 +185,7 @@ function needServers(config: Config, asked: string): void {
   const alone = ofOneProcess(config.stores);
   if (alone === undefined) return;
   throw new UsageError(
-    `${asked}: found ${alone}, which one process keeps for itself; allowed: admission and inventory in Redis, orders in PostgreSQL, queue redis-streams (examples/cluster.yaml)`,
+    `${asked}: found ${alone}, which one process keeps for itself; allowed: admission and inventory in Redis, orders in PostgreSQL, queue redis-streams or a broker (examples/cluster.yaml)`,
   );
 }
 

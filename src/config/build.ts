@@ -25,6 +25,7 @@ import {
   parseInstant,
   parseNetwork,
   parsePrice,
+  parseQueue,
   parseRedis,
   readRate,
   withoutLogin,
@@ -118,24 +119,25 @@ function buildStores({ stores }: Written, report: Report): StoreOptions {
   const place = (text: string): StoreOptions['admission'] =>
     text === 'memory' ? { kind: 'memory' } : sure(parseRedis(text), withoutLogin(text));
   const inventory = place(stores.inventory);
-  if (inventory.kind === 'memory' && stores.queue === 'redis-streams')
+  const queue = sure(parseQueue(stores.queue), withoutLogin(stores.queue));
+  if (inventory.kind === 'memory' && queue.kind !== 'memory')
     report(
       ['stores', 'queue'],
-      'redis-streams with inventory: memory',
-      'memory, or an inventory in Redis: the message is written in the same step as the reservation, so both lie in one store',
+      `${withoutLogin(stores.queue)} with inventory: memory`,
+      'memory, or an inventory in Redis: the message is written in the same step as the reservation, so both begin in one store',
     );
-  if (inventory.kind === 'redis' && stores.queue === 'memory')
+  if (inventory.kind === 'redis' && queue.kind === 'memory')
     report(
       ['stores', 'queue'],
       'memory with an inventory in Redis',
-      'redis-streams: the message is written in the same step as the reservation, so both lie in one store',
+      'redis-streams, or a broker: the message is written in the same step as the reservation, so both begin in one store',
     );
   return {
     admission: place(stores.admission),
     inventory,
     orders:
       stores.orders === 'pglite' ? { kind: 'pglite' } : { kind: 'postgres', url: stores.orders },
-    queue: stores.queue,
+    queue,
     prefix: stores.prefix,
     fsync: stores.fsync,
   };

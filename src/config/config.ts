@@ -1,6 +1,7 @@
 import type { Rate } from '../core/limit/rate.ts';
 import type { Activity, RoomSettings, Sku } from '../core/activity.ts';
 import type { RuleSet } from '../core/rules/model.ts';
+import type { QueuePlace } from './values.ts';
 
 /**
  * The configuration as the rest of the system takes it: plain values with units in their names,
@@ -70,7 +71,7 @@ export interface StoreOptions {
   readonly admission: MemoryOrRedis;
   readonly inventory: MemoryOrRedis;
   readonly orders: PgliteOrPostgres;
-  readonly queue: 'memory' | 'redis-streams';
+  readonly queue: QueuePlace;
   /** First part of every key in Redis. */
   readonly prefix: string;
   /** `always`: on disk before the answer. `os`: handed to the operating system before the answer. */

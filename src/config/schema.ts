@@ -83,10 +83,10 @@ const stores = Type.Object(
       'Orders, payments, audit, and who leads. `pglite` is PostgreSQL in the data folder, and of one process alone.',
       { default: 'pglite', 'x-url': true },
     ),
-    queue: choice(
-      ['memory', 'redis-streams'],
-      'From reservation to order. It lies where the inventory lies, because the message is written in the same step as the reservation: `memory` with `memory`, `redis-streams` with Redis.',
-      'memory',
+    queue: text(
+      'queue',
+      'From reservation to order. The message is written in the same step as the reservation, so it begins where the inventory lies: `memory` with `memory`; with Redis it stays there (`redis-streams`), or workers move it on to a broker.',
+      { default: 'memory', 'x-url': true },
     ),
     prefix: text(
       'id',

@@ -38,7 +38,7 @@ describe('stores', () => {
     expect(storesOf(many)).toMatchObject({
       admission: { kind: 'redis', urls: ['redis://a:6379'], cluster: false },
       orders: { kind: 'postgres', url: 'postgres://u:p@c/sluice' },
-      queue: 'redis-streams',
+      queue: { kind: 'redis-streams' },
       prefix: 'sluice',
     });
     const cluster = 'admission: "redis-cluster://me:pw@a:7000,b:7001,[::1]:7002"';
@@ -57,6 +57,42 @@ describe('stores', () => {
     expect(problemsOf('inventory: "redis://b"')).toEqual([
       expect.stringMatching(/stores\.queue: memory with an inventory in Redis; .*same step/),
     ]);
+  });
+
+  test('a broker by some of its servers, all with one login, with an inventory in Redis', () => {
+    const queueOf = (queue: string): StoreOptions['queue'] =>
+      storesOf(many.replace('redis-streams', `"${queue}"`)).queue;
+    expect(queueOf('nats://me:p%40ss@a:4222,b?replicas=3')).toEqual({
+      kind: 'nats',
+      urls: ['nats://me:p%40ss@a:4222', 'nats://me:p%40ss@b'],
+      replicas: 3,
+    });
+    expect(queueOf('nats+tls://token@a')).toEqual({
+      kind: 'nats',
+      urls: ['tls://token@a'],
+      replicas: 1,
+    });
+    expect(queueOf('kafka://a:9092/')).toEqual({
+      kind: 'kafka',
+      urls: ['kafka://a:9092'],
+      replicas: 1,
+    });
+    expect(queueOf('kafka+tls://a').kind).toBe('kafka');
+    expect(problemsOf('queue: "nats://me:hunter2@a"')).toEqual([
+      expect.stringMatching(/stores\.queue: nats:\/\/\*\*\*@a with inventory: memory; .*same step/),
+    ]);
+  });
+
+  test.each([
+    'rabbit://a',
+    'nats://',
+    'kafka://a,,b',
+    'nats://a?replicas=9',
+    'nats://a b',
+    'kafka',
+  ])('queue: %s is refused with what is allowed', (queue) => {
+    const [problem = ''] = problemsOf(`queue: "${queue}"`);
+    expect(problem).toMatch(/memory, redis-streams, nats:\/\//);
   });
 
   test.each([

@@ -259,6 +259,39 @@ export function parseRedis(text: string): RedisPlace | undefined {
   return { kind: 'redis', urls: [text], cluster: false };
 }
 
+/** Where order messages go, as a configuration names it. */
+export type QueuePlace =
+  | { readonly kind: 'memory' }
+  /** The outbox streams of the inventory's Redis are the queue. */
+  | { readonly kind: 'redis-streams' }
+  | {
+      readonly kind: 'nats' | 'kafka';
+      /** `nats://`, `tls://`, `kafka://` or `kafka+tls://`, one for each server named. */
+      readonly urls: readonly string[];
+      /** Copies of each message. */
+      readonly replicas: number;
+    };
+
+const brokersMax = 64;
+
+/**
+ * `memory`, `redis-streams`, or a broker: `nats://`, `nats+tls://`, `kafka://`, `kafka+tls://`, then
+ * `user:password@` where there is one, then servers, then `?replicas=3` for a cluster that keeps copies.
+ */
+export function parseQueue(text: string): QueuePlace | undefined {
+  if (text === 'memory' || text === 'redis-streams') return { kind: text };
+  const match =
+    /^(nats|kafka)(\+tls)?:\/\/(?:([^@/?]*)@)?([^/@?]+)\/?(?:\?replicas=([1-5]))?$/.exec(text);
+  const [, kind, tls, login, nodes = '', replicas = '1'] = match ?? [];
+  if (kind !== 'nats' && kind !== 'kafka') return undefined;
+  const scheme = tls === undefined ? kind : kind === 'nats' ? 'tls' : 'kafka+tls';
+  const urls = nodes
+    .split(',')
+    .map((node) => `${scheme}://${login === undefined ? node : `${login}@${node}`}`);
+  const good = urls.length <= brokersMax && urls.every((url) => isServerUrl(url, [`${scheme}:`]));
+  return good ? { kind, urls, replicas: Number(replicas) } : undefined;
+}
+
 /** `postgres://user:password@host:5432/database` */
 export function isPostgresUrl(text: string): boolean {
   return isServerUrl(text, ['postgres:', 'postgresql:']) && new URL(text).pathname.length > 1;
@@ -326,6 +359,11 @@ export const kinds = {
     allowed:
       'memory, redis://host:port, rediss://host:port (TLS), or redis-cluster://host:port,host:port; with user:password@ before the host where there is one',
     accepts: (text: string) => text === 'memory' || parseRedis(text) !== undefined,
+  },
+  queue: {
+    allowed:
+      'memory, redis-streams, nats://host:port,host:port or kafka://host:port,host:port; nats+tls:// and kafka+tls:// for TLS, user:password@ before the first host where there is one, ?replicas=3 at the end for a cluster that keeps copies',
+    accepts: (text: string) => parseQueue(text) !== undefined,
   },
   pglite_or_postgres: {
     allowed: 'pglite, or postgres://user:password@host:port/database',

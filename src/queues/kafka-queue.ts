@@ -55,6 +55,11 @@ export interface KafkaQueueOptions {
   readonly sessionMs?: number;
   /** Longest wait for one answer of a broker, ms. Default 5 s. */
   readonly timeoutMs?: number;
+  /**
+   * Whether it joins the group at once; else with its first `receive`. A member gets partitions, and
+   * what is in them waits for it: a process that only watches must not be one. Default true.
+   */
+  readonly joins?: boolean;
 }
 
 type Settings = Required<KafkaQueueOptions>;
@@ -74,7 +79,7 @@ interface DeadLetter {
   readonly buriedAtMs: number;
 }
 
-/** Connects, makes the topics, joins the group. Rejects with UnavailableError. */
+/** Connects, makes the topics, joins the group unless told not to. Rejects with UnavailableError. */
 export async function openKafkaQueue(options: KafkaQueueOptions): Promise<KafkaQueue> {
   const settings: Settings = {
     prefix: 'sluice',
@@ -84,6 +89,7 @@ export async function openKafkaQueue(options: KafkaQueueOptions): Promise<KafkaQ
     replicas: 1,
     sessionMs: 10_000,
     timeoutMs: 5_000,
+    joins: true,
     ...options,
   };
   if (!/^[A-Za-z0-9_-]{1,64}$/.test(settings.prefix))
@@ -98,7 +104,7 @@ export async function openKafkaQueue(options: KafkaQueueOptions): Promise<KafkaQ
       { name: dead, partitions: 1, replicas, configs: { 'retention.ms': '-1' } },
     ]);
     const queue = new KafkaQueue(link, settings, await link.partitionsOf(orders));
-    await queue.join();
+    if (settings.joins) await queue.join();
     return queue;
   } catch (error) {
     await link.close();

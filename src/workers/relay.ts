@@ -57,7 +57,11 @@ export type RelayEvent =
   | { readonly kind: 'moved'; readonly count: number }
   /** The broker will never take it: it is among the outbox's dead letters now. */
   | { readonly kind: 'buried'; readonly reservationId: string; readonly reason: string }
-  | { readonly kind: 'blocked'; readonly part: 'outbox' | 'broker'; readonly error: unknown };
+  | {
+      readonly kind: 'blocked';
+      readonly part: 'outbox' | 'broker' | 'lease';
+      readonly error: unknown;
+    };
 
 export interface RelayPass {
   readonly leads: boolean;

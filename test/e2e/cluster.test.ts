@@ -1,9 +1,15 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { afterEach, describe, expect, test } from 'vitest';
-import { type RedisServer, startRedis } from '../support/servers/redis.ts';
-import { runRush, storyOf } from '../support/run-rush.ts';
-import type { RushRun } from '../support/run-rush.ts';
+import {
+  activity,
+  crowd,
+  expectHolds,
+  redisSays,
+  stockKey,
+  taken,
+} from '../support/cluster-crowd.ts';
 import { type RunningCluster, startCluster, until } from '../support/running-cluster.ts';
+import { type RedisServer, startRedis } from '../support/servers/redis.ts';
 
 /**
  * A deployment of many processes on real Redis and PostgreSQL, as `npm run cluster` starts it, with a
@@ -16,52 +22,6 @@ afterEach(async () => {
   cluster = undefined;
   for (const replica of replicas.splice(0)) await replica.stop();
 });
-
-const activity = 'harbour-lights';
-
-function crowd(at: RunningCluster, people: number, over: string): Promise<RushRun> {
-  return runRush({
-    target: at.shop,
-    adminUrl: at.operator,
-    adminToken: at.adminToken,
-    people: String(people),
-    over,
-    bots: '10%',
-    duplicates: '20%',
-    timeouts: '5%',
-  });
-}
-
-interface StockView {
-  readonly total: number;
-  readonly paid: number;
-  readonly pending: number;
-  readonly held: number;
-  readonly available: number;
-}
-
-async function stockOf(at: RunningCluster): Promise<StockView> {
-  const answer = await at.admin(`/admin/v1/stock?activity_id=${activity}`);
-  const [row] = answer['skus'] as StockView[];
-  if (row === undefined) throw new Error('the operator sees no stock');
-  return row;
-}
-
-/** Units that somebody has: the sale is under way. */
-const taken = async (at: RunningCluster): Promise<number> => {
-  const { total, available } = await stockOf(at);
-  return total - available;
-};
-
-function expectHolds(ran: RushRun, stock: number): void {
-  const answers = JSON.stringify(ran.report.run?.answers);
-  expect(ran.report.verdict, `${storyOf(ran)}\n${answers}`).toBe('holds');
-  expect(ran.report.outcomes.unknown).toBe(0);
-  const { total, sold, held, available } = ran.report.stock;
-  expect(total).toBe(stock);
-  expect(sold + held + (available ?? Number.NaN)).toBe(stock);
-  expect(ran.report.ledger.residual).toBe(0);
-}
 
 describe('a cluster', () => {
   test('sells to a crowd; a gateway, a worker and connections are killed in mid-sale', async () => {
@@ -155,23 +115,3 @@ describe('a cluster', () => {
     await until('the first one leads again', () => leads(running.operator));
   }, 300_000);
 });
-
-const stockKey = `sluice:{${activity}/quay}:stock`;
-
-async function redisSays(port: number, ...command: readonly string[]): Promise<string> {
-  const { connect } = await import('node:net');
-  return new Promise((resolve, reject) => {
-    let reply = '';
-    const parts = command.map((word) => `$${Buffer.byteLength(word)}\r\n${word}\r\n`);
-    const socket = connect(port, '127.0.0.1', () => {
-      socket.write(`*${command.length}\r\n${parts.join('')}`);
-    });
-    socket.setEncoding('utf8');
-    socket.once('data', (text: string) => {
-      reply = text;
-      socket.destroy();
-    });
-    socket.once('error', reject);
-    socket.once('close', () => resolve(reply));
-  });
-}

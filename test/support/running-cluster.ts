@@ -41,11 +41,20 @@ const startWithinMs = 120_000;
 
 /** Rejects with what was said where it does not come up. */
 export async function startCluster(...flags: readonly string[]): Promise<RunningCluster> {
+  return startClusterWith({}, ...flags);
+}
+
+/** The same, with variables for the configuration. */
+export async function startClusterWith(
+  variables: Readonly<Record<string, string>>,
+  ...flags: readonly string[]
+): Promise<RunningCluster> {
   const folder = mkdtempSync(join(tmpdir(), 'sluice-cluster-test-'));
   const stateFile = join(folder, 'state.json');
   const script = join(root, 'scripts/cluster.mjs');
   const child = spawn(process.execPath, [script, '--no-build', '--state', stateFile, ...flags], {
     stdio: ['ignore', 'pipe', 'pipe'],
+    env: { ...process.env, ...variables },
   });
   let said = '';
   const keep = (part: Buffer): void => {
@@ -96,7 +105,7 @@ export async function startCluster(...flags: readonly string[]): Promise<Running
       const args = [join(root, 'dist/main.js'), 'up', '--config', state.config, '--json', ...more];
       const other = spawn(process.execPath, args, {
         stdio: ['ignore', 'pipe', 'pipe'],
-        env: { ...process.env, ...state.environment },
+        env: { ...process.env, ...variables, ...state.environment },
       });
       others.push(other);
       other.stderr.on('data', keep);

@@ -1,0 +1,91 @@
+import { afterEach, describe, expect, test } from 'vitest';
+import { systemClock, systemTimers } from '../../src/app/system.ts';
+import type { OrderQueue } from '../../src/ports/order-queue.ts';
+import { openKafkaQueue } from '../../src/queues/kafka-queue.ts';
+import { openNatsQueue } from '../../src/queues/nats-queue.ts';
+import {
+  crowd,
+  expectHolds,
+  queryOnce,
+  redisSays,
+  stockKey,
+  taken,
+} from '../support/cluster-crowd.ts';
+import { type RunningCluster, startClusterWith, until } from '../support/running-cluster.ts';
+import { startKafka } from '../support/servers/kafka.ts';
+import { startNats } from '../support/servers/nats.ts';
+
+/**
+ * Many processes whose order messages go over a broker. In mid-sale the broker is killed and comes
+ * back, and so is the worker whose turn it is to move messages there; it does not come back.
+ */
+let cluster: RunningCluster | undefined;
+let broker: { crash(): Promise<void>; stop(): Promise<void>; readonly url: string } | undefined;
+afterEach(async () => {
+  await cluster?.stop();
+  cluster = undefined;
+  await broker?.stop();
+  broker = undefined;
+});
+
+const world = { clock: systemClock, timers: systemTimers };
+const brokers = [
+  {
+    name: 'NATS JetStream',
+    start: () => startNats(),
+    watch: (url: string): Promise<OrderQueue> =>
+      // The same visibility as the deployment's own: opening sets it.
+      openNatsQueue({ urls: [url], visibilityMs: 10_000, ...world }),
+  },
+  {
+    name: 'Kafka',
+    start: () => startKafka(),
+    watch: (url: string): Promise<OrderQueue> =>
+      openKafkaQueue({ urls: [url], joins: false, timeoutMs: 20_000, ...world }),
+  },
+];
+
+describe.each(brokers)('a cluster whose queue is $name', ({ start, watch }) => {
+  test('sells while the broker restarts and the relay dies', async () => {
+    broker = await start();
+    const { url } = broker;
+    cluster = await startClusterWith({ SLUICE_QUEUE: url }, '--stock', '60', '--open-in', '8s');
+    const running = cluster;
+    const ran = crowd(running, 200, '4s');
+    await until('a tenth is taken', async () => (await taken(running)) >= 6);
+    const relay = await relayOf(running);
+    expect(Object.entries(running.processes)).toContainEqual([
+      expect.stringMatching(/^worker-/),
+      relay,
+    ]);
+    process.kill(relay, 'SIGKILL');
+    await broker.crash();
+    expectHolds(await ran, 60);
+    expect(await relayOf(running)).not.toBe(relay);
+
+    const queue = await watch(url);
+    try {
+      const { producedTotal, depth, buried } = await queue.backlog(Date.now());
+      expect({ depth, buried }).toEqual({ depth: 0, buried: 0 });
+      // Each reservation once at least; what the dead relay had moved and not trimmed, twice.
+      expect(producedTotal).toBeGreaterThanOrEqual(60);
+    } finally {
+      await queue.close();
+    }
+    const { port } = new URL(running.environment['SLUICE_INVENTORY'] ?? '');
+    const outbox = stockKey.replace(/stock$/, 'outbox');
+    expect(await redisSays(Number(port), 'XLEN', outbox)).toBe(':0\r\n');
+    expect(await running.stop()).toBe(0);
+    cluster = undefined;
+  }, 300_000);
+});
+
+/** Process that has the turn to move messages. */
+async function relayOf(running: RunningCluster): Promise<number> {
+  const [row] = await queryOnce<{ holder: string }>(
+    running.environment['SLUICE_ORDERS'] ?? '',
+    `SELECT holder FROM leader_leases WHERE name = 'relay'`,
+  );
+  // worker-PID_…
+  return Number(/^worker-(\d+)/.exec(row?.holder ?? '')?.[1]);
+}
