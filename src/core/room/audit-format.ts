@@ -91,16 +91,23 @@ export function participantLine(entry: RoomParticipant): string {
 }
 
 export function changeLine(change: RoomChange): string {
-  const { kind, sequence } = change;
+  const { kind, sequence, atMs } = change;
   switch (kind) {
     case 'left':
-      return JSON.stringify(['c', kind, sequence, change.atMs]);
-    case 'claimed':
-      return JSON.stringify(['c', kind, sequence, change.wave, change.skuId, change.expiresAtMs]);
-    case 'finished':
-      return JSON.stringify(['c', kind, sequence, change.outcome]);
     case 'ended':
-      return JSON.stringify(['c', kind, sequence]);
+      return JSON.stringify(['c', kind, sequence, atMs]);
+    case 'claimed':
+      return JSON.stringify([
+        'c',
+        kind,
+        sequence,
+        atMs,
+        change.wave,
+        change.skuId,
+        change.expiresAtMs,
+      ]);
+    case 'finished':
+      return JSON.stringify(['c', kind, sequence, atMs, change.outcome]);
   }
 }
 
@@ -169,24 +176,23 @@ function parseParticipant(rest: readonly unknown[]): AuditLine | undefined {
 }
 
 function parseChange(rest: readonly unknown[]): AuditLine | undefined {
-  const [kind, sequence, third, fourth, fifth] = rest;
-  if (typeof sequence !== 'number') return undefined;
+  const [kind, sequence, atMs, first, second, third] = rest;
+  if (typeof sequence !== 'number' || typeof atMs !== 'number') return undefined;
   return {
     line: 'c',
     change(entryIdOf) {
       const entryId = entryIdOf(sequence);
       if (entryId === undefined) return undefined;
-      const of = { entryId, sequence };
-      if (kind === 'left' && typeof third === 'number') return { kind, ...of, atMs: third };
-      if (kind === 'ended') return { kind, ...of };
+      const of = { entryId, sequence, atMs };
+      if (kind === 'left' || kind === 'ended') return { kind, ...of };
       if (kind === 'finished') {
-        return third === 'bought' || third === 'gave_up' || third === 'failed'
-          ? { kind, ...of, outcome: third }
+        return first === 'bought' || first === 'gave_up' || first === 'failed'
+          ? { kind, ...of, outcome: first }
           : undefined;
       }
-      if (kind !== 'claimed' || typeof third !== 'number') return undefined;
-      if (typeof fourth !== 'string' || typeof fifth !== 'number') return undefined;
-      return { kind, ...of, wave: third, skuId: fourth, expiresAtMs: fifth };
+      if (kind !== 'claimed' || typeof first !== 'number') return undefined;
+      if (typeof second !== 'string' || typeof third !== 'number') return undefined;
+      return { kind, ...of, wave: first, skuId: second, expiresAtMs: third };
     },
   };
 }

@@ -14,29 +14,21 @@ import { AdmissionWindow, RateGovernor } from './sizing.ts';
 import type { SaleMode } from './sizing.ts';
 import { WaveBook } from './wave-book.ts';
 
-/** What happened to an entry, in the order of the store's log. */
-export type RoomChange =
-  | {
-      readonly kind: 'left';
-      readonly entryId: string;
-      readonly sequence: number;
-      readonly atMs: number;
-    }
+/** What happened to an entry, and when, in the order of the store's log. */
+export type RoomChange = {
+  readonly entryId: string;
+  readonly sequence: number;
+  readonly atMs: number;
+} & (
+  | { readonly kind: 'left' | 'ended' }
   | {
       readonly kind: 'claimed';
-      readonly entryId: string;
-      readonly sequence: number;
       readonly skuId: string;
       readonly wave: number;
       readonly expiresAtMs: number;
     }
-  | { readonly kind: 'ended'; readonly entryId: string; readonly sequence: number }
-  | {
-      readonly kind: 'finished';
-      readonly entryId: string;
-      readonly sequence: number;
-      readonly outcome: 'bought' | 'gave_up' | 'failed';
-    };
+  | { readonly kind: 'finished'; readonly outcome: 'bought' | 'gave_up' | 'failed' }
+);
 
 /** How the sale is doing, as far as waves depend on it. Nothing known means no wave. */
 export interface RoomSignals {
@@ -233,6 +225,8 @@ export class RoomModel {
   applyChange(change: RoomChange, learning: boolean): void {
     this.#seen += 1;
     const mode: SaleMode = learning ? (this.#signals?.mode ?? 'CLOSED') : 'CLOSED';
+    // What was over when it happened is over first, whenever this is read.
+    this.book.settle(change.atMs, mode);
     if (change.kind === 'left') {
       this.left.add(change.sequence);
       if (!this.#drawn || change.sequence >= this.#placed) return;
@@ -248,13 +242,15 @@ export class RoomModel {
     const lane = this.#laneAt(change.sequence).lane;
     if (change.kind === 'claimed') this.book.claim(change.sequence, lane, change);
     else if (change.kind === 'ended') this.book.end(change.sequence, lane);
-    else this.book.finish(change.sequence, lane, change.outcome, mode);
+    else if (change.kind === 'finished') {
+      this.book.finish(change.sequence, lane, change.outcome, mode);
+    }
   }
 
   applyEvent(event: RoomEvent): void {
     const decided = this.#decided;
     // What was over by then is over now too, whenever this is read.
-    this.book.settle(event.atMs, this.#signals?.mode ?? 'CLOSED', true);
+    this.book.settle(event.atMs, this.#signals?.mode ?? 'CLOSED');
     switch (event.e) {
       case 'closed':
         decided.lobby = { size: event.lobbySize, root: event.root };

@@ -7,6 +7,11 @@ import type { SaleMode } from './sizing.ts';
  * The account of everybody who was let in: who may still claim, who holds a living pass, who is done.
  * Both caps and the yield are read from it. Waiting people are not in it; a released person costs a
  * few bytes until the wave's window closes, a claimant one small record until its pass is history.
+ *
+ * Windows and passes end by the clock, claims and outcomes by news, and news may come after the clock
+ * has concluded without it; each method below undoes what was concluded where the news says better. A
+ * book read again from its logs must come to the same sums, so the clock is moved on before each piece
+ * of news, to when that happened: see {@link WaveBook.settle}.
  */
 
 interface LaneCount {
@@ -42,8 +47,6 @@ const lateRequestMs = 3_000;
  * pass asked for again names its wave, and a wave can still be revoked, ms.
  */
 const historyMs = 120_000;
-/** Expired passes are looked for this often, ms: the search goes through every claim. */
-const sweepEveryMs = 1_000;
 
 export interface BookTotals {
   readonly released: number;
@@ -60,12 +63,20 @@ export class WaveBook {
    */
   readonly lapsed = new SequenceSet();
   readonly yield = new YieldMeter();
+  /** In the order of release, which is that of closing too. */
   readonly #waves = new Map<number, WaveRecord>();
+  /** Those of them whose window is open. */
+  readonly #open = new Map<number, WaveRecord>();
+  /**
+   * The newest claim of each entry, oldest first. All passes of an activity live equally long, so this
+   * is the order in which they expire too, and settling looks only at those that are due; where clocks
+   * of gateways differ, one is settled late by the difference at most.
+   */
   readonly #claims = new Map<number, ClaimRecord>();
+  /** Those of them whose pass lives, in the same order. */
+  readonly #living = new Map<number, ClaimRecord>();
   readonly #boughtByLane = new Map<string, number>();
   readonly #passLifeMs: number;
-  #sweptAtMs = -Infinity;
-  #live = 0;
   #released = 0;
   #missed = 0;
   #finished = 0;
@@ -86,8 +97,8 @@ export class WaveBook {
 
   /** Admitted people who have not finished: those who may still claim, and those with a living pass. */
   get active(): number {
-    let active = this.#live;
-    for (const wave of this.#waves.values()) if (wave.state === 'open') active += unclaimed(wave);
+    let active = this.#living.size;
+    for (const wave of this.#open.values()) active += unclaimed(wave);
     return active;
   }
 
@@ -102,14 +113,16 @@ export class WaveBook {
       counts.set(lane, { released: people, claimed: 0, left: 0 });
       this.#released += people;
     }
-    this.#waves.set(wave, {
+    const made: WaveRecord = {
       atMs,
       claimBeforeMs,
       lanes: counts,
       ended: 0,
       lapsed: new Set(),
       state: 'open',
-    });
+    };
+    this.#waves.set(wave, made);
+    this.#open.set(wave, made);
   }
 
   claim(
@@ -126,23 +139,26 @@ export class WaveBook {
     if (wave?.state === 'revoked') return;
     const before = this.#claims.get(sequence);
     this.#unlapse(sequence, before?.wave);
-    if (before?.state === 'live') this.#live -= 1;
     const counted = before?.wave === claim.wave && before.state !== 'ended';
     if (!counted) {
       this.#count(wave, lane).claimed += 1;
       if (before?.wave === claim.wave && wave !== undefined) wave.ended -= 1;
       // The window was closed here already, but on the store's clock it was not.
       if (wave?.state === 'closed') this.#missed -= 1;
-    }
-    this.#claims.set(sequence, {
-      entryId: claim.entryId,
+    } else if (before.state === 'no_show') this.#missed -= 1;
+    this.#claims.delete(sequence);
+    this.#living.delete(sequence);
+    const { entryId, skuId, expiresAtMs } = claim;
+    const made: ClaimRecord = {
+      entryId,
       wave: claim.wave,
       lane,
-      skuId: claim.skuId,
-      expiresAtMs: claim.expiresAtMs,
+      skuId,
+      expiresAtMs,
       state: 'live',
-    });
-    this.#live += 1;
+    };
+    this.#claims.set(sequence, made);
+    this.#living.set(sequence, made);
     this.claimed.add(sequence);
   }
 
@@ -154,16 +170,18 @@ export class WaveBook {
   ): void {
     const claim = this.#claims.get(sequence);
     if (claim === undefined && outcome !== 'bought') return;
-    if (claim?.state === 'live') this.#live -= 1;
-    if (claim?.state === 'no_show' && outcome === 'bought') this.#missed -= 1;
+    this.#living.delete(sequence);
+    this.#unlapse(sequence, claim?.wave);
+    if (claim?.state === 'no_show') this.#missed -= 1;
     this.#finished += 1;
     if (outcome === 'bought') {
       // Ended before it was told bought: who may buy more was given another try, and counts once.
       if (claim?.state === 'ended') {
         const wave = this.#waves.get(claim.wave);
-        if (wave?.state === 'open') {
+        if (wave !== undefined) {
           this.#count(wave, lane).claimed += 1;
           wave.ended -= 1;
+          if (wave.state === 'closed') this.#missed -= 1;
         }
       }
       this.#bought += 1;
@@ -181,15 +199,17 @@ export class WaveBook {
     this.claimed.delete(sequence);
     if (claim === undefined || claim.state === 'ended') return;
     this.#unlapse(sequence, claim.wave);
-    if (claim.state === 'live') this.#live -= 1;
+    this.#living.delete(sequence);
     if (claim.state === 'bought') {
       this.#bought -= 1;
       this.#boughtByLane.set(lane, (this.#boughtByLane.get(lane) ?? 0) - 1);
     }
+    if (claim.state === 'no_show') this.#missed -= 1;
     const wave = this.#waves.get(claim.wave);
-    if (wave?.state === 'open') {
+    if (wave !== undefined) {
       this.#count(wave, lane).claimed -= 1;
       wave.ended += 1;
+      if (wave.state === 'closed') this.#missed += 1;
     }
     claim.state = 'ended';
   }
@@ -205,10 +225,12 @@ export class WaveBook {
     this.claimed.delete(sequence);
     const claim = this.#claims.get(sequence);
     if (claim !== undefined && claim.wave === wave) {
-      if (claim.state === 'live') {
-        this.#live -= 1;
+      if (claim.state === 'live') this.yield.observe(false, mode);
+      if (claim.state === 'no_show') this.#missed -= 1;
+      if (claim.state === 'live' || claim.state === 'no_show') {
+        this.#living.delete(sequence);
+        this.#unlapse(sequence, wave);
         claim.state = 'done';
-        this.yield.observe(false, mode);
       }
       if (claim.state !== 'ended') return;
     }
@@ -223,47 +245,46 @@ export class WaveBook {
 
   /**
    * Closes windows and passes that are over. `knownAtMs`: everything that happened up to then has been
-   * told to this book. Passes are looked through once a second unless `thorough`.
+   * told to this book. Costs as much as there is to close.
    */
-  settle(knownAtMs: number, mode: SaleMode, thorough = false): void {
-    for (const [number, wave] of this.#waves) {
-      if (wave.state === 'open' && knownAtMs >= wave.claimBeforeMs) {
-        wave.state = 'closed';
-        this.#forgetLapsed(wave);
-        const noShows = Math.max(0, unclaimed(wave) - wave.ended);
-        this.#missed += unclaimed(wave);
-        for (let at = 0; at < noShows; at += 1) this.yield.observe(false, mode);
-      }
-      if (wave.state !== 'open' && knownAtMs >= wave.claimBeforeMs + this.#passLifeMs + historyMs) {
-        this.#waves.delete(number);
-      }
+  settle(knownAtMs: number, mode: SaleMode): void {
+    for (const [number, wave] of this.#open) {
+      if (knownAtMs < wave.claimBeforeMs) break;
+      wave.state = 'closed';
+      this.#open.delete(number);
+      this.#forgetLapsed(wave);
+      const noShows = Math.max(0, unclaimed(wave) - wave.ended);
+      this.#missed += unclaimed(wave);
+      for (let at = 0; at < noShows; at += 1) this.yield.observe(false, mode);
     }
-    if (!thorough && knownAtMs - this.#sweptAtMs < sweepEveryMs) return;
-    this.#sweptAtMs = knownAtMs;
+    for (const [number, wave] of this.#waves) {
+      const oldAtMs = wave.claimBeforeMs + this.#passLifeMs + historyMs;
+      if (wave.state === 'open' || knownAtMs < oldAtMs) break;
+      this.#waves.delete(number);
+    }
+    for (const [sequence, claim] of this.#living) {
+      if (knownAtMs < claim.expiresAtMs + lateRequestMs) break;
+      claim.state = 'no_show';
+      this.#living.delete(sequence);
+      this.#missed += 1;
+      this.claimed.delete(sequence);
+      const wave = this.#waves.get(claim.wave);
+      if (wave?.state === 'open') {
+        wave.lapsed.add(sequence);
+        this.lapsed.add(sequence);
+      }
+      this.yield.observe(false, mode);
+    }
     for (const [sequence, claim] of this.#claims) {
-      if (claim.state === 'live' && knownAtMs >= claim.expiresAtMs + lateRequestMs) {
-        claim.state = 'no_show';
-        this.#live -= 1;
-        this.#missed += 1;
-        this.claimed.delete(sequence);
-        const wave = this.#waves.get(claim.wave);
-        if (wave?.state === 'open') {
-          wave.lapsed.add(sequence);
-          this.lapsed.add(sequence);
-        }
-        this.yield.observe(false, mode);
-      }
-      if (claim.state !== 'live' && knownAtMs >= claim.expiresAtMs + historyMs) {
-        this.#claims.delete(sequence);
-      }
+      if (claim.state === 'live' || knownAtMs < claim.expiresAtMs + historyMs) break;
+      this.#claims.delete(sequence);
     }
   }
 
   /** Waves in whose name somebody may still come: an open window, or a living pass. */
   livingWaves(): readonly number[] {
-    const living = new Set<number>();
-    for (const [wave, record] of this.#waves) if (record.state === 'open') living.add(wave);
-    for (const claim of this.#claims.values()) if (claim.state === 'live') living.add(claim.wave);
+    const living = new Set(this.#open.keys());
+    for (const claim of this.#living.values()) living.add(claim.wave);
     return [...living].sort((one, other) => one - other);
   }
 
@@ -275,13 +296,14 @@ export class WaveBook {
     if (record === undefined || record.state === 'revoked') return undefined;
     if (record.state === 'closed') this.#missed -= unclaimed(record);
     record.state = 'revoked';
+    this.#open.delete(wave);
     this.#forgetLapsed(record);
     const buyers: { readonly sequence: number; readonly entryId: string }[] = [];
     for (const [sequence, claim] of this.#claims) {
       if (claim.wave !== wave) continue;
       if (claim.state === 'bought') buyers.push({ sequence, entryId: claim.entryId });
       else {
-        if (claim.state === 'live') this.#live -= 1;
+        this.#living.delete(sequence);
         if (claim.state === 'no_show') this.#missed -= 1;
         this.claimed.delete(sequence);
         this.#claims.delete(sequence);
@@ -316,11 +338,8 @@ export class WaveBook {
   } {
     const bySku = new Map<string, number>();
     const byLane = new Map<string, number>();
-    for (const claim of this.#claims.values()) {
-      if (claim.state === 'live') bySku.set(claim.skuId, (bySku.get(claim.skuId) ?? 0) + 1);
-    }
-    for (const wave of this.#waves.values()) {
-      if (wave.state !== 'open') continue;
+    for (const { skuId } of this.#living.values()) bySku.set(skuId, (bySku.get(skuId) ?? 0) + 1);
+    for (const wave of this.#open.values()) {
       for (const [lane, count] of wave.lanes) {
         const open = count.released - count.claimed - count.left;
         byLane.set(lane, (byLane.get(lane) ?? 0) + open);
@@ -332,11 +351,9 @@ export class WaveBook {
   /** Places that a lane uses: on the way, with a pass, or bought. */
   usedBy(lane: string): number {
     let used = this.#boughtByLane.get(lane) ?? 0;
-    for (const claim of this.#claims.values()) {
-      if (claim.lane === lane && claim.state === 'live') used += 1;
-    }
-    for (const wave of this.#waves.values()) {
-      const count = wave.state === 'open' ? wave.lanes.get(lane) : undefined;
+    for (const claim of this.#living.values()) if (claim.lane === lane) used += 1;
+    for (const wave of this.#open.values()) {
+      const count = wave.lanes.get(lane);
       if (count !== undefined) used += count.released - count.claimed - count.left;
     }
     return used;
