@@ -13,6 +13,7 @@ import {
   environmentReader,
   idleOptions,
   importDirections,
+  propertiesDoor,
   longFiles,
   machineWords,
   orphans,
@@ -134,6 +135,15 @@ const badSamples: readonly {
     complaints: [/test\.skip/, /describe\.only/, /it\.concurrent\.skipIf/],
   },
   {
+    name: 'properties come through one door',
+    rule: propertiesDoor,
+    bad: [
+      file('src/x.test.ts', "import fc from 'fast-check';"),
+      file('test/support/property.ts', "import fc from 'fast-check';"),
+    ],
+    complaints: [/src\/x\.test\.ts:1: imports fast-check itself/],
+  },
+  {
     name: 'no default exports',
     rule: defaultExports,
     bad: [file('src/x.ts', 'export default 1;'), file('vitest.config.ts', 'export default 1;')],
@@ -220,6 +230,7 @@ describe('the tree', () => {
     'main reads the environment': environmentReader,
     'no file past 500 lines without a reason': longFiles(longReasons),
     'every test runs': skippedTests,
+    'properties come through one door': propertiesDoor,
     'no default exports': defaultExports,
     'no file that nothing imports': orphans(entryPoints, waiting),
     'stages are numbered as pipeline.ts runs them': stageNumbers,

@@ -1,6 +1,6 @@
 import { readFileSync } from 'node:fs';
 import { Ajv2020 } from 'ajv/dist/2020.js';
-import fc from 'fast-check';
+import { fc } from '../../test/support/property.ts';
 import { describe, expect, test } from 'vitest';
 import { parse, stringify } from 'yaml';
 import { activityOf, hasRelativeInstants } from './config.ts';

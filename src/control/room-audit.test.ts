@@ -1,5 +1,5 @@
 import { createHash } from 'node:crypto';
-import fc from 'fast-check';
+import { fc } from '../../test/support/property.ts';
 import { beforeAll, describe, expect, test } from 'vitest';
 import { person, RoomWorld } from '../../test/support/room.ts';
 import type { RoomWorldOptions } from '../../test/support/room.ts';

@@ -1,4 +1,4 @@
-import fc from 'fast-check';
+import { fc } from '../../test/support/property.ts';
 import { expect, test } from 'vitest';
 import { SubmitRequest } from '../wire/schemas.ts';
 import { repeatedHeader } from './head.ts';

@@ -1,5 +1,5 @@
 import { readFileSync } from 'node:fs';
-import fc from 'fast-check';
+import { fc } from '../../test/support/property.ts';
 import { describe, expect, test } from 'vitest';
 import { type PlainRequest, RateLimiter, type Verdict } from './limiter.ts';
 import { optionNames, RateLimitOptionError, type RateLimitOptions } from './options.ts';

@@ -1,5 +1,5 @@
 import { createHmac, randomBytes } from 'node:crypto';
-import fc from 'fast-check';
+import { fc } from '../../test/support/property.ts';
 import { expect, test } from 'vitest';
 import { hmacSha256 } from './hmac.ts';
 

@@ -1,5 +1,5 @@
 import { readFileSync } from 'node:fs';
-import fc from 'fast-check';
+import { fc } from '../../test/support/property.ts';
 import { describe, expect, test } from 'vitest';
 import { World } from '../../test/support/world.ts';
 import type { Activity } from '../core/activity.ts';

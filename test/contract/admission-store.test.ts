@@ -1,7 +1,7 @@
 import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import fc from 'fast-check';
+import { fc } from '../support/property.ts';
 import { describe, expect, test } from 'vitest';
 import type { AdmissionStore } from '../../src/ports/admission-store.ts';
 import { OutcomeUnknownError, UnavailableError } from '../../src/ports/errors.ts';

@@ -1,4 +1,4 @@
-import fc from 'fast-check';
+import { fc } from '../support/property.ts';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import type { LimitSpec } from '../../src/core/limit/algorithm.ts';
 import type { RenewRequest } from '../../src/core/limit/budget.ts';

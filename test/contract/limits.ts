@@ -1,4 +1,4 @@
-import fc from 'fast-check';
+import { fc } from '../support/property.ts';
 import { expect, test } from 'vitest';
 import type { LimitSpec } from '../../src/core/limit/algorithm.ts';
 import { parseDurationUs, parseRate } from '../../src/core/limit/rate.ts';

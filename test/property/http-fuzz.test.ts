@@ -1,5 +1,5 @@
 import { connect } from 'node:net';
-import fc from 'fast-check';
+import { fc } from '../support/property.ts';
 import { expect, test } from 'vitest';
 import { checkerOf } from '../../src/gateway/validate.ts';
 import { codes } from '../../src/wire/codes.ts';

@@ -1,4 +1,4 @@
-import fc from 'fast-check';
+import { fc } from '../support/property.ts';
 import { expect, test } from 'vitest';
 import { MemoryOrderQueue } from '../../src/queues/memory-queue.ts';
 import { UnavailableError } from '../../src/ports/errors.ts';

@@ -1,4 +1,4 @@
-import fc from 'fast-check';
+import { fc } from '../../../test/support/property.ts';
 import { describe, expect, test } from 'vitest';
 import { runLeaseWorld } from '../../../bench/support/lease-world.ts';
 import { SeededRandom } from '../../../test/support/world.ts';

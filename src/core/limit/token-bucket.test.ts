@@ -1,4 +1,4 @@
-import fc from 'fast-check';
+import { fc } from '../../../test/support/property.ts';
 import { expect, test } from 'vitest';
 import { parseRate } from './rate.ts';
 import type { TokenBucket, TokenBucketState } from './token-bucket.ts';

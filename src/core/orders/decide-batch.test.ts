@@ -1,4 +1,4 @@
-import fc from 'fast-check';
+import { fc } from '../../../test/support/property.ts';
 import { expect, test } from 'vitest';
 import { orderMessage } from '../../../test/contract/order-store.ts';
 import type { OrderMessage } from '../stock/model.ts';

@@ -1,4 +1,4 @@
-import fc from 'fast-check';
+import { fc } from '../../../test/support/property.ts';
 import { expect, test } from 'vitest';
 import { orderIdOf } from './ids.ts';
 import { judgePaymentEvent } from './judge-payment.ts';

@@ -1,5 +1,5 @@
 import { generateKeyPairSync } from 'node:crypto';
-import fc from 'fast-check';
+import { fc } from '../../../test/support/property.ts';
 import { CompactSign, SignJWT, base64url, jwtVerify } from 'jose';
 import { describe, expect, test } from 'vitest';
 import { ed25519Key, hs256Key, nodeTextCodec } from '../../pipeline/keys.ts';

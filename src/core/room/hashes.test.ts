@@ -1,5 +1,5 @@
 import { createHash, createHmac } from 'node:crypto';
-import fc from 'fast-check';
+import { fc } from '../../../test/support/property.ts';
 import { describe, expect, test } from 'vitest';
 import { fromBase64Url, fromHex, toBase64Url, toHex, utf8, utf8Length } from './bytes.ts';
 import { inclusionPath, leafHash, MerkleLog, sameBytes, verifyInclusion } from './merkle.ts';

@@ -1,5 +1,5 @@
 import { createHash, createHmac } from 'node:crypto';
-import fc from 'fast-check';
+import { fc } from '../../../test/support/property.ts';
 import { describe, expect, test } from 'vitest';
 import { toHex } from './bytes.ts';
 import {

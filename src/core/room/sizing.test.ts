@@ -1,4 +1,4 @@
-import fc from 'fast-check';
+import { fc } from '../../../test/support/property.ts';
 import { describe, expect, test } from 'vitest';
 import { paceFor, pollAfterMs, lobbyPollAfterMs, pollsPerSecond } from './pace.ts';
 import { AdmissionWindow, firstYield, RateGovernor, waveSize, YieldMeter } from './sizing.ts';

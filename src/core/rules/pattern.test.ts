@@ -1,4 +1,4 @@
-import fc from 'fast-check';
+import { fc } from '../../../test/support/property.ts';
 import { expect, test } from 'vitest';
 import { covers, mayOverlap, PatternError, textPattern } from './pattern.ts';
 

@@ -1,4 +1,4 @@
-import fc from 'fast-check';
+import { fc } from '../../../test/support/property.ts';
 import { describe, expect, it } from 'vitest';
 import type { Packable } from './pack.ts';
 import { pack } from './pack.ts';

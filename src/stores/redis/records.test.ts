@@ -1,4 +1,4 @@
-import fc from 'fast-check';
+import { fc } from '../../../test/support/property.ts';
 import { describe, expect, it } from 'vitest';
 import { nowMs, request, sku } from '../../../test/contract/stock-samples.ts';
 import { messageFor } from '../../../test/contract/stock-samples.ts';

@@ -168,6 +168,16 @@ export const skippedTests: Rule = (files) =>
     }),
   );
 
+/** Properties come through one door, which says what they draw: see test/support/property.ts. */
+export const propertiesDoor: Rule = (files) =>
+  files
+    .filter((file) => isCode(file) && file.path !== 'test/support/property.ts')
+    .flatMap((file) =>
+      mentionsOf(file)
+        .filter(({ to, kind }) => kind === 'import' && to === 'fast-check')
+        .map(({ line }) => `${file.path}:${line}: imports fast-check itself`),
+    );
+
 /** No default exports, but where a tool asks for one. */
 export const defaultExports: Rule = (files) =>
   files
