@@ -1,5 +1,6 @@
 import { clientAddress } from '../core/limit/address.ts';
 import type { Refusal } from '../core/decision.ts';
+import { deviceClassOf, networkOf, type Origin } from '../core/room/measures.ts';
 import type { Priority } from '../core/overload/priority.ts';
 import { isFromHere } from '../gateway/context.ts';
 import type { GatewayServices } from '../gateway/deps.ts';
@@ -56,6 +57,11 @@ export function pageServices(
       headerOf(connection, 'x-forwarded-for'),
       settings.proxies,
     );
+
+  const originOf = (connection: PageConnection): Origin => ({
+    device: deviceClassOf(headerOf(connection, 'user-agent')),
+    ...networkOf(addressOf(connection)),
+  });
 
   /** The same early stages as an API route, then the work; places that limits hold end with it. */
   async function limitedWork<Reply>(
@@ -152,11 +158,16 @@ export function pageServices(
       const activity = deps.activities.get(activityId);
       return activity === undefined ? undefined : pageActivity(activity);
     },
-    async identify(userToken) {
+    async identify(userToken, connection) {
       const found = await identity.verify(userToken, clock.wallMs());
-      return found.kind === 'person'
-        ? { userId: found.userId, personId: found.personId }
-        : undefined;
+      if (found.kind !== 'person') return undefined;
+      const { userId, personId, claim } = found;
+      return {
+        userId,
+        personId,
+        origin: originOf(connection),
+        ...(claim === undefined ? {} : { claim }),
+      };
     },
     async session(connection) {
       const { sessions } = deps;
@@ -166,13 +177,14 @@ export function pageServices(
         const issued = sessions.issue({ address: addressOf(connection), loopback });
         if (issued === undefined) return { kind: 'sign_in' };
         const { userId, token, expiresAtMs } = issued;
-        const person = { userId, personId: userId };
+        const person = { userId, personId: userId, origin: originOf(connection) };
         return { kind: 'session', userToken: token, person, expiresAtMs };
       });
     },
-    async join(activityId, person, skuIds, connection) {
+    async join(activityId, person, skuIds, connection, challenge) {
+      const wish = { skuIds, ...(challenge === undefined ? {} : { challenge }) };
       return limitedWork('join', 2, connection, { person, activityId }, () =>
-        door.join(activityId, person, { skuIds }),
+        door.join(activityId, person, wish),
       );
     },
     standingByToken: (activityId, entryToken) => door.standingByToken(activityId, entryToken),

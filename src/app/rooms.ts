@@ -2,7 +2,7 @@ import type { OperatorContext } from '../control/admin/source.ts';
 import { RoomLoop } from '../control/room-loop.ts';
 import type { Activity, SkuKey } from '../core/activity.ts';
 import type { Mode } from '../core/overload/mode.ts';
-import { nonceOf } from '../core/pass/path-id.ts';
+import { type Mac, nonceOf } from '../core/pass/path-id.ts';
 import { RoomMeasures } from '../core/room/measures.ts';
 import type { RoomSignals } from '../core/room/model.ts';
 import type { ReleaseState } from '../core/room/release.ts';
@@ -39,6 +39,8 @@ export interface RoomsParts {
   readonly leads?: () => boolean;
   /** A room that is led here has published its state. */
   readonly onPublished?: (state: ReleaseState) => void;
+  /** Who vouches for people, for rooms that ask for it. */
+  readonly challengeProvider?: { readonly url: string; readonly mac: Mac };
   readonly onError: (what: string, error: unknown) => void;
 }
 
@@ -75,7 +77,12 @@ export class Rooms implements RoomSwitches {
       audience: parts.audience,
       bindsDevice: (id) => this.#byId.get(id)?.room.bindDevice === true,
       measures: this.#measures,
-      challenges: new Challenges({ ring: keys.rings.challenge, issuer: parts.issuer, random }),
+      challenges: new Challenges({
+        ring: keys.rings.challenge,
+        issuer: parts.issuer,
+        random,
+        ...(parts.challengeProvider === undefined ? {} : { callback: parts.challengeProvider }),
+      }),
     });
   }
 

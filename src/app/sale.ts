@@ -21,7 +21,7 @@ import { Fleet, type InstanceReport } from './fleet.ts';
 import type { Keys } from './keys-folder.ts';
 import { allRoles, type Role } from './roles.ts';
 import { RoomNews } from './room-news.ts';
-import { Rooms } from './rooms.ts';
+import { Rooms, type RoomsParts } from './rooms.ts';
 import { SaleWorkers } from './sale-workers.ts';
 
 /**
@@ -48,6 +48,8 @@ export interface SaleParts {
   readonly demoPayments: boolean;
   readonly instance: string;
   readonly hooks: SaleHooks;
+  /** Who vouches for people, for rooms that ask for it. */
+  readonly challengeProvider?: RoomsParts['challengeProvider'];
   /** What this process does; everything by default. */
   readonly roles?: readonly Role[];
   /** What this process says of itself to others, where there are any. */
@@ -161,6 +163,9 @@ export class Sale {
         this.#backlog === undefined ? undefined : this.#backlog.depth / parts.backlogCeiling,
       reserveRatio: () => this.#slowestReserveMs() / reserveBudgetMs,
       ...(stores.lease === undefined ? {} : { leads: () => this.leads }),
+      ...(parts.challengeProvider === undefined
+        ? {}
+        : { challengeProvider: parts.challengeProvider }),
       onPublished: (state) => this.fleet?.tellRelease(state),
       onError: (what, error) => hooks.onError(what, error),
     });

@@ -7,6 +7,7 @@ import { type AdminServer, createAdminServer } from '../control/admin/server.ts'
 import { OverloadLoop, overloadDefaults } from '../control/overload-loop.ts';
 import { auditLines } from '../control/room-audit.ts';
 import { perSecond } from '../core/limit/rate.ts';
+import { macOf } from '../pipeline/keys.ts';
 import { newId } from '../ports/random.ts';
 import { type DataFolder, openDataFolder } from '../stores/data-folder.ts';
 import { EventLog } from '../telemetry/log.ts';
@@ -19,7 +20,7 @@ import { Observatory } from './observatory.ts';
 import { ordersDesk } from './orders-desk.ts';
 import { operatorActions } from './operator-actions.ts';
 import { prepareStock } from './prepare-stock.ts';
-import { Sale } from './sale.ts';
+import { Sale, type SaleParts } from './sale.ts';
 import { openRules } from './open-rules.ts';
 import { openStores } from './stores.ts';
 import { allRoles, type Role } from './roles.ts';
@@ -175,6 +176,7 @@ async function start(
     instance,
     roles,
     report: () => observatory.report(instance, roles),
+    ...challengeProviderOf(config),
     inventoryMayForget: config.stores.inventory.kind === 'redis',
     hooks: observatory.hooks,
   });
@@ -281,6 +283,12 @@ async function start(
   }
   log.info('listening', {});
   return { urls, close: closeAll };
+}
+
+function challengeProviderOf({ challengeProvider }: Config): Pick<SaleParts, 'challengeProvider'> {
+  if (challengeProvider === undefined) return {};
+  const { url, secret } = challengeProvider;
+  return { challengeProvider: { url, mac: macOf(Buffer.from(secret, 'utf8')) } };
 }
 
 /** The admin server's log in terms of ours: what it says in free fields goes into the detail. */

@@ -60,8 +60,16 @@ export function buildConfig(
     reportRepeats(one.skus, [...path, 'skus'], report);
     return buildActivity(one, path, report, clean, nowMs) ?? [];
   });
+  if (written.challenge_provider === undefined) {
+    activities.forEach(({ room }, at) => {
+      if (room.challenge?.kind !== 'callback') return;
+      const path = ['activities', at, 'room', 'challenge'];
+      report(path, 'callback without challenge_provider', 'challenge_provider with url and secret');
+    });
+  }
   if (!server || !stores || !identity || !budgets || !clean([])) return undefined;
   const rules = buildRules(written, { server, activities, budgets }, report);
+  const { challenge_provider: challengeProvider } = written;
   return {
     server,
     dataFolder: written.data,
@@ -70,6 +78,7 @@ export function buildConfig(
     activities,
     budgets,
     rules,
+    ...(challengeProvider === undefined ? {} : { challengeProvider }),
     pages: written.pages.theme === undefined ? {} : { themeFile: written.pages.theme },
     telemetry: { logLevel: written.telemetry.log_level },
   };
@@ -261,7 +270,6 @@ function buildRoom(
   const { weight_claim: weightClaim, group_claim: groupClaim, beacon } = room;
   if (weightClaim !== undefined && room.mode !== 'weighted')
     report([...path, 'weight_claim'], `with mode: ${room.mode}`, 'mode: weighted', 'key');
-  const minBits = room.challenge_bits;
   return {
     mode: room.mode,
     passLifeMs: boundedMs(room.pass_life, [...path, 'pass_life'], report, 1_000, passLifeMaxMs),
@@ -281,14 +289,35 @@ function buildRoom(
     ...(groupClaim === undefined ? {} : { groupClaim }),
     ...(quota === undefined ? {} : { quota }),
     ...(beacon === undefined ? {} : { beacon }),
-    ...(minBits === undefined
-      ? {}
-      : { challenge: { kind: 'proof_of_work', minBits, maxBits: minBits + challengeSpreadBits } }),
+    ...buildChallenge(room, path, report),
   };
 }
 
-/** How much harder a challenge becomes for a device that comes under many names, bits. */
+/** How hard a proof of work is for whom nothing speaks against, and how much harder for others, bits. */
+const challengeBitsDefault = 14;
 const challengeSpreadBits = 6;
+
+function buildChallenge(
+  room: WrittenActivity['room'],
+  path: Path,
+  report: Report,
+): Pick<ActivityPlan['room'], 'challenge'> {
+  const { challenge_bits: bits } = room;
+  const kind = room.challenge ?? (bits === undefined ? undefined : 'proof_of_work');
+  if (kind === undefined) return {};
+  if (kind === 'callback') {
+    if (bits !== undefined)
+      report(
+        [...path, 'challenge_bits'],
+        'challenge_bits with challenge: callback',
+        'challenge: proof_of_work, or leave it out',
+        'key',
+      );
+    return { challenge: { kind } };
+  }
+  const minBits = bits ?? challengeBitsDefault;
+  return { challenge: { kind, minBits, maxBits: minBits + challengeSpreadBits } };
+}
 
 /** A quota needs its groups and the claim that names them, and nothing else does. */
 function buildQuota(

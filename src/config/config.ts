@@ -16,6 +16,8 @@ export interface Config {
   readonly activities: readonly ActivityPlan[];
   readonly budgets: BudgetOptions;
   readonly rules: RulesChoice;
+  /** Set where a room sends people to somebody who vouches for them. */
+  readonly challengeProvider?: ChallengeProviderOptions;
   readonly pages: { readonly themeFile?: string };
   readonly telemetry: { readonly logLevel: LogLevel };
 }
@@ -37,6 +39,12 @@ export type RulesChoice =
   | { readonly kind: 'default' }
   | { readonly kind: 'written'; readonly set: RuleSet }
   | { readonly kind: 'file'; readonly path: string };
+
+export interface ChallengeProviderOptions {
+  readonly url: string;
+  /** As it was given. Never logged, never shown. */
+  readonly secret: string;
+}
 
 export type LogLevel = 'error' | 'warn' | 'info' | 'debug';
 

@@ -136,6 +136,21 @@ activities:
       beacon: 'drand round 9',
       challenge: { kind: 'proof_of_work', minBits: 14, maxBits: 20 },
     });
+    expect(good(room('{ challenge: proof_of_work }')).activities[0]?.room.challenge).toEqual({
+      kind: 'proof_of_work',
+      minBits: 14,
+      maxBits: 20,
+    });
+    const provider = `challenge_provider: { url: 'https://vouch.example/', secret: ${'s'.repeat(32)} }\n`;
+    const vouched = good(`${provider}${room('{ challenge: callback }')}`);
+    expect(vouched.activities[0]?.room.challenge).toEqual({ kind: 'callback' });
+    expect(vouched.challengeProvider?.url).toBe('https://vouch.example/');
+    expect(problemsOf(room('{ challenge: callback }'))).toMatchObject([
+      { path: 'activities[0].room.challenge', found: 'callback without challenge_provider' },
+    ]);
+    expect(
+      problemsOf(`${provider}${room('{ challenge: callback, challenge_bits: 9 }')}`),
+    ).toMatchObject([{ path: 'activities[0].room.challenge_bits' }]);
     const quota = 'quota: [{ group: eu, places: 7 }, { group: us, places: 3 }]';
     expect(
       good(room(`{ mode: quota, group_claim: region, leftover: to_all, ${quota} }`)).activities[0]

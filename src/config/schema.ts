@@ -1,9 +1,9 @@
 import { Type } from 'typebox';
-import type { Static, TSchemaOptions } from 'typebox';
-import { backlogCeilingDefault, passLifeDefaultMs, quantityMax } from '../core/bounds.ts';
-import { pollBudgetDefault } from '../core/room/pace.ts';
-import { formatDuration, kinds } from './values.ts';
-import type { Kind, KindName } from './values.ts';
+import type { Static } from 'typebox';
+import { backlogCeilingDefault, quantityMax } from '../core/bounds.ts';
+import { choice, closed, port, text } from './schema-parts.ts';
+import { room } from './schema-room.ts';
+import type { KindName } from './values.ts';
 
 /**
  * The configuration file, as data: what may stand where, what it means, and what holds when it is
@@ -14,27 +14,6 @@ import type { Kind, KindName } from './values.ts';
  * may be absent; any other must be written. `x-kind` names a language of values.ts; `x-secret` marks
  * what is never shown, `x-url` what is shown without its password.
  */
-
-const text = (kind: KindName, description: string, more: TSchemaOptions = {}) => {
-  const { pattern }: Kind = kinds[kind];
-  return Type.String({
-    description,
-    'x-kind': kind,
-    ...(pattern === undefined ? {} : { pattern }),
-    ...more,
-  });
-};
-
-const choice = <const Value extends string>(
-  values: readonly Value[],
-  description: string,
-  fallback: NoInfer<Value>,
-) => Type.Unsafe<Value>({ type: 'string', enum: values, description, default: fallback });
-
-const port = (description: string, fallback: number) =>
-  Type.Integer({ minimum: 0, maximum: 65_535, description, default: fallback });
-
-const closed = { additionalProperties: false } as const;
 
 const server = Type.Object(
   {
@@ -188,101 +167,6 @@ const sku = Type.Object(
   closed,
 );
 
-const room = Type.Object(
-  {
-    mode: choice(
-      ['draw', 'fifo', 'weighted', 'quota', 'lottery', 'passthrough', 'reject'],
-      'Order of release: `draw` shuffles the lobby at opening, `fifo` goes by arrival, `weighted` draws with the weights of `weight_claim`, `quota` draws inside each group of `quota`, `lottery` lets in those drawn and tells the others, `passthrough` lets everyone in, `reject` nobody.',
-      'draw',
-    ),
-    pass_life: text('duration', 'How long a pass is valid.', {
-      default: formatDuration(passLifeDefaultMs),
-    }),
-    claim_window: text('duration', 'How long an admitted person may wait before taking the pass.', {
-      default: '60s',
-    }),
-    max_admissions: text('rate', 'New admissions, never more.', { default: '500/s' }),
-    max_active: Type.Integer({
-      minimum: 1,
-      maximum: 10_000_000,
-      default: 5_000,
-      description: 'Admitted people who have not finished, never more.',
-    }),
-    lottery_places: Type.Optional(
-      Type.Integer({
-        minimum: 1,
-        maximum: 10_000_000,
-        description: 'How many a `lottery` draws.',
-      }),
-    ),
-    weight_claim: Type.Optional(
-      Type.String({
-        minLength: 1,
-        maxLength: 64,
-        description:
-          'Claim of the user token that holds the weight in a `weighted` draw; 1 without.',
-      }),
-    ),
-    group_claim: Type.Optional(
-      Type.String({
-        minLength: 1,
-        maxLength: 64,
-        description: 'Claim of the user token that names the group of a `quota`.',
-      }),
-    ),
-    quota: Type.Optional(
-      Type.Array(
-        Type.Object(
-          {
-            group: text('id', 'Value of the claim.'),
-            places: Type.Integer({
-              minimum: 1,
-              maximum: 10_000_000,
-              description: 'People of the group who are let in.',
-            }),
-          },
-          closed,
-        ),
-        {
-          minItems: 1,
-          maxItems: 60,
-          description: 'Places of each group; who is in none has none.',
-        },
-      ),
-    ),
-    leftover: choice(
-      ['kept', 'to_all'],
-      'What becomes of places that a group of a `quota` does not need: kept, or open to all in the drawn order.',
-      'kept',
-    ),
-    beacon: Type.Optional(
-      Type.String({
-        minLength: 1,
-        maxLength: 200,
-        description:
-          'A public value that nobody knows before the lobby closes, in words; it is mixed into the draw, and the opening waits for it.',
-      }),
-    ),
-    challenge_bits: Type.Optional(
-      Type.Integer({
-        minimum: 1,
-        maximum: 24,
-        description:
-          'Proof of work before joining, as leading zero bits of a hash; up to 6 more for a device that comes under many names.',
-      }),
-    ),
-    bind_device: Type.Boolean({
-      default: false,
-      description:
-        'Passes are good only with the `Sluice-Device` they were taken with. The pages of the shop send none: for apps.',
-    }),
-    poll_budget: text('rate', 'Questions that the whole room may ask; the pace of each follows.', {
-      default: `${pollBudgetDefault.perSecond}/s`,
-    }),
-  },
-  { ...closed, default: {}, description: 'The waiting room.' },
-);
-
 const payment = Type.Object(
   {
     deadline: text('duration', 'How long an order may stay unpaid; 1s to 30m.', { default: '15m' }),
@@ -369,6 +253,23 @@ const telemetry = Type.Object(
   { ...closed, default: {}, description: 'What it tells about itself.' },
 );
 
+const challengeProvider = Type.Object(
+  {
+    url: text(
+      'url',
+      'Page that people are sent to, with `challenge` and `return_to` in its query.',
+    ),
+    secret: Type.String({
+      minLength: 32,
+      maxLength: 1024,
+      'x-secret': true,
+      description:
+        'Key that the provider signs with: it sends people back with `challenge` followed by `~` and its HMAC-SHA-256 in base64url.',
+    }),
+  },
+  { ...closed, description: 'Who vouches for people, for rooms with `challenge: callback`.' },
+);
+
 const pages = Type.Object(
   {
     theme: Type.Optional(
@@ -425,6 +326,7 @@ export const configSchema = Type.Object(
       }),
     ),
     budgets,
+    challenge_provider: Type.Optional(challengeProvider),
     pages,
     telemetry,
   },

@@ -1,3 +1,4 @@
+import { createHash } from 'node:crypto';
 import { describe, expect, test } from 'vitest';
 import { person, RoomWorld, voucherMac } from '../../test/support/room.ts';
 import { leadingZeroBits, solveChallenge } from '../core/pass/challenge.ts';
@@ -91,6 +92,54 @@ describe('proof of work', () => {
       { skuIds: [] },
     );
     expect(demandOf(later).bits, 'forgotten in time').toBeLessThan(16);
+  });
+
+  test('an answer is used up for every process, by the place that it made', async () => {
+    const w = await world();
+    const other = w.newDoor();
+    const { token, bits } = demandOf(await w.door.join('concert', person('ann'), { skuIds: [] }));
+    const wish = { skuIds: [], challenge: solveChallenge(token, bits) };
+    await w.world.advance(500);
+    expect(await w.door.join('concert', person('ann'), wish)).toMatchObject({ kind: 'joined' });
+    await w.door.leave('concert', person('ann'));
+    expect(await other.join('concert', person('ann'), wish)).toMatchObject({ reason: 'used' });
+    // What is asked after the leaving is another matter.
+    await w.world.advance(500);
+    const next = demandOf(await other.join('concert', person('ann'), { skuIds: [] }));
+    const answer = solveChallenge(next.token, next.bits);
+    expect(
+      await w.door.join('concert', person('ann'), { skuIds: [], challenge: answer }),
+    ).toMatchObject({ kind: 'joined', created: true });
+  });
+
+  test('a challenge does not say for whom it is', async () => {
+    const w = await world();
+    const name = 'somebody@example.org';
+    const { token } = demandOf(await w.door.join('concert', person(name), { skuIds: [] }));
+    const said = Buffer.from(token.split('.')[1] ?? '', 'base64url').toString();
+    expect(said).toContain('concert');
+    expect(said).not.toContain('somebody');
+  });
+
+  test('a network that far more come from than from others is asked for more', async () => {
+    const w = await world(6, 12);
+    const ask = async (name: string, networkBucket: number): Promise<number> => {
+      const origin = { device: 'phone', network: 'ipv4', networkBucket } as const;
+      const who = {
+        ...person(name),
+        origin,
+        deviceHash: createHash('sha256').update(name).digest('hex'),
+      };
+      return demandOf(await w.door.join('concert', who, { skuIds: [] })).bits;
+    };
+    const few: number[] = [];
+    for (let at = 0; at < 3_000; at += 1) few.push(await ask(`${at.toString(16)}`, at % 1_000));
+    expect(Math.max(...few), 'a crowd from everywhere').toBe(6);
+    const many: number[] = [];
+    for (let at = 0; at < 5_000; at += 1) many.push(await ask(`f${at.toString(16)}`, 1_001));
+    expect(many.slice(0, 100).every((bits) => bits === 6)).toBe(true);
+    expect(many.at(-1)).toBe(12);
+    expect(await ask('ff', 7), 'others go on as before').toBe(6);
   });
 
   test('zero bits are counted from the front', () => {

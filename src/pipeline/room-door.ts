@@ -250,7 +250,7 @@ export class RoomDoor implements Door {
     }
     const entry = await store.findEntry(activity.activityId, entryId);
     if (entry !== undefined && !entry.left) return undefined;
-    const demanded = challenges.check(activity, person, answer, nowMs);
+    const demanded = challenges.check(activity, person, answer, nowMs, entry?.joinedAtMs);
     return demanded === undefined ? undefined : { kind: 'challenge', ...demanded };
   }
 

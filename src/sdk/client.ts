@@ -6,6 +6,7 @@ import { Submission, type Wish } from './submission.ts';
 import { type ClientCounts, Telemetry } from './telemetry.ts';
 import { type Answer, makeTransport } from './transport.ts';
 import { type Watch, type WatchOptions, watchStanding } from './watch.ts';
+import { type WorkOptions, solveWork } from './work.ts';
 
 /**
  * A buyer's side of a sale. Every method is one thing a person does; what may be repeated is repeated
@@ -15,7 +16,16 @@ export interface Client {
   /** Facts for a page: shared, cancellable, last in line. */
   activity(activityId: string): Promise<Result<unknown>>;
   availability(activityId: string, skuId: string): Promise<Result<unknown>>;
-  join(activityId: string, skuIds?: readonly string[]): Promise<Result<Joined>>;
+  /**
+   * A place in the room. Where a proof of work is demanded first, it is done here; where somebody else
+   * must vouch for the person, the refusal says at which address (`problem.challenge.url`), and what
+   * is handed back there comes along as `challenge`.
+   */
+  join(
+    activityId: string,
+    skuIds?: readonly string[],
+    options?: JoinOptions,
+  ): Promise<Result<Joined>>;
   leave(activityId: string): Promise<Result<null>>;
   /** Follows the standing until it is final or stopped. */
   watch(activityId: string, options: Omit<WatchOptions, 'url' | 'headers'>): Watch;
@@ -28,6 +38,14 @@ export interface Client {
 }
 
 export type Joined = Standing & { readonly entry_id: string; readonly entry_token: string };
+
+export interface JoinOptions extends Pick<WorkOptions, 'onProgress' | 'signal'> {
+  /** An answer that the caller has already. */
+  readonly challenge?: string;
+}
+
+/** Challenges answered in one join: a second where the first had expired, and no more. */
+const challengesMax = 2;
 
 export type Result<Value> =
   | { readonly ok: true; readonly status: number; readonly value: Value }
@@ -85,13 +103,24 @@ export function createClient(options: ClientOptions): Client {
     activity: (activityId) => read(`/v1/activities/${activityId}`, 3),
     availability: (activityId, skuId) =>
       read(`/v1/activities/${activityId}/skus/${skuId}/availability`, 3),
-    async join(activityId, skuIds) {
-      const body = skuIds === undefined ? {} : { sku_ids: skuIds };
-      const result = (await change(
-        'POST',
-        `/v1/activities/${activityId}/entries`,
-        body,
-      )) as Result<Joined>;
+    async join(activityId, skuIds, joining = {}) {
+      const path = `/v1/activities/${activityId}/entries`;
+      const ask = async (challenge: string | undefined): Promise<Result<Joined>> =>
+        (await change('POST', path, {
+          ...(skuIds === undefined ? {} : { sku_ids: skuIds }),
+          ...(challenge === undefined ? {} : { challenge }),
+        })) as Result<Joined>;
+      let result = await ask(joining.challenge);
+      for (let answered = 0; !result.ok && answered < challengesMax; answered += 1) {
+        const work = workIn(result.problem);
+        if (work === undefined) break;
+        const answer = await solveWork(env, work.token, work.bits, {
+          ...joining,
+          limitMs: work.limitMs,
+        });
+        if (joining.signal?.aborted === true) break;
+        result = await ask(answer);
+      }
       if (result.ok) entryTokens.set(activityId, result.value.entry_token);
       return result;
     },
@@ -120,6 +149,18 @@ export function createClient(options: ClientOptions): Client {
       return telemetry.counts;
     },
   };
+}
+
+/** The proof of work that a refusal asks for. */
+function workIn(
+  problem: unknown,
+): { readonly token: string; readonly bits: number; readonly limitMs: number } | undefined {
+  const { challenge, server_time: now } = Object(problem) as Record<string, unknown>;
+  const { kind, token, bits, expires_at: expires } = Object(challenge) as Record<string, unknown>;
+  if (kind !== 'proof_of_work' || typeof token !== 'string' || typeof bits !== 'number') return;
+  // By the server's two instants: the clock here may be wrong.
+  const lifeMs = Date.parse(String(expires)) - Date.parse(String(now));
+  return { token, bits, limitMs: Number.isNaN(lifeMs) ? Infinity : lifeMs };
 }
 
 function resultOf(answer: Answer): Result<unknown> {

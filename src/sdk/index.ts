@@ -2,6 +2,7 @@
 export {
   type Client,
   type ClientOptions,
+  type JoinOptions,
   type Joined,
   type Result,
   createClient,
@@ -14,3 +15,4 @@ export { type Outcome, Submission, type SubmissionState, type Wish } from './sub
 export { systemEnvironment } from './system.ts';
 export type { ClientCounts } from './telemetry.ts';
 export { type Watch, type WatchOptions, watchStanding } from './watch.ts';
+export { type WorkOptions, solveWork } from './work.ts';

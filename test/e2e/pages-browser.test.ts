@@ -2,6 +2,7 @@ import type { AddressInfo } from 'node:net';
 import type { Browser, BrowserContext, Page } from 'playwright-core';
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from 'vitest';
 import { systemClock } from '../../src/app/system.ts';
+import { solveChallenge } from '../../src/core/pass/challenge.ts';
 import { words } from '../../src/gateway/pages/words.ts';
 import {
   countShifts,
@@ -201,6 +202,75 @@ describe('live', () => {
     await expect
       .poll(() => there.locator('.times').textContent())
       .toContain('This is your local time too.');
+  });
+});
+
+describe('a challenge before joining', () => {
+  const demand = (bits: number) => ({
+    kind: 'proof_of_work' as const,
+    token: 'head.body.sig',
+    bits,
+    url: null,
+    expiresAtMs: shop.now() + 180_000,
+  });
+
+  it.each([
+    ['phone', 'en'],
+    ['desktop', 'zh'],
+  ] as const)('is answered by the page itself on a %s in %s', async (size, language) => {
+    shop.demand = demand(13);
+    context = await browser.newContext({
+      viewport: viewports[size],
+      locale: language === 'zh' ? 'zh-CN' : 'en-GB',
+    });
+    const page = await context.newPage();
+    const faults = watchFaults(page);
+    await page.goto(`${base}/a/night-tide`);
+    await page.getByRole('button', { name: words[language].joinLobby }).click();
+    await page.getByRole('heading', { name: words[language].lobbyHeading }).waitFor();
+    expect(shop.answers).toHaveLength(2);
+    expect(shop.answers[1]).toMatch(/^head\.body\.sig~/);
+    expect(faults).toEqual([]);
+  });
+
+  it('shows and says how it gets on while it works, and the page stays alive', async () => {
+    // More than this machine can do in the time of a test.
+    shop.demand = demand(30);
+    context = await browser.newContext({ viewport: viewports.phone, locale: 'en-GB' });
+    const page = await context.newPage();
+    await page.goto(`${base}/a/night-tide`);
+    await page.getByRole('button', { name: words.en.joinLobby }).click();
+    await page.getByRole('heading', { name: words.en.workHeading }).waitFor();
+    await page.locator('#say', { hasText: 'Calculating' }).waitFor({ state: 'attached' });
+    await page.locator('#work-left', { hasText: 'Calculating' }).waitFor();
+    expect(await seriousFindings(page)).toEqual([]);
+    expect(await fits(page)).toBe(true);
+    const slowest = await page.evaluate(async () => {
+      let worst = 0;
+      for (let at = 0; at < 20; at += 1) {
+        const before = performance.now();
+        await new Promise((resolve) => requestAnimationFrame(resolve));
+        worst = Math.max(worst, performance.now() - before);
+      }
+      return worst;
+    });
+    // Not a measure of this machine: a calculation in one piece would take an hour here.
+    expect(slowest).toBeLessThan(30_000);
+    await page.getByRole('link', { name: '中文' }).click();
+    await page.locator('html[lang="zh-CN"]').waitFor();
+  });
+
+  it('tells those without script what they can do', async () => {
+    shop.demand = demand(8);
+    context = await browser.newContext({ locale: 'en-GB', javaScriptEnabled: false });
+    const page = await context.newPage();
+    await page.goto(`${base}/a/night-tide`);
+    await page.getByRole('button', { name: words.en.joinLobby }).click();
+    await page.getByText(words.en.workNoScript).waitFor();
+    expect(await page.locator('progress').isVisible()).toBe(false);
+    await page.getByLabel(words.en.workAnswer).fill(solveChallenge('head.body.sig', 8));
+    await page.getByRole('button', { name: words.en.workSend }).click();
+    await page.getByRole('heading', { name: words.en.lobbyHeading }).waitFor();
   });
 });
 

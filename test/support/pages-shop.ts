@@ -1,12 +1,14 @@
+import { createHash } from 'node:crypto';
 import { join } from 'node:path';
 import { type FastifyInstance, fastify } from 'fastify';
+import { leadingZeroBits } from '../../src/core/pass/challenge.ts';
 import type { Activity, Phase } from '../../src/core/activity.ts';
 import { type Assets, loadAssets } from '../../src/gateway/pages/assets.ts';
 import { readCookie } from '../../src/gateway/pages/cookies.ts';
 import type { PageOutcome, PagesDeps } from '../../src/gateway/pages/deps.ts';
 import { registerPages } from '../../src/gateway/pages/pages.ts';
 import { defaultTheme } from '../../src/gateway/pages/theme.ts';
-import type { JoinResult, Person } from '../../src/pipeline/door.ts';
+import type { ChallengeDemand, JoinResult, Person } from '../../src/pipeline/door.ts';
 import type { Clock } from '../../src/ports/clock.ts';
 import type { Order } from '../../src/ports/order-store.ts';
 import type { Standing } from '../../src/wire/standing.ts';
@@ -49,6 +51,9 @@ export class PagesShop {
   entries = new Set<string>();
   /** What the next submit answers; `QUEUED` until told otherwise. */
   submitAnswer: Partial<PageOutcome> | Error | undefined;
+  /** Demanded before a place; the answers that came are kept. */
+  demand: ChallengeDemand | undefined;
+  readonly answers: (string | undefined)[] = [];
   /** The provider confirms later: paying leaves the order as it is. */
   paysLater = false;
   /** How many status asks an order stays queued. */
@@ -146,8 +151,14 @@ export class PagesShop {
         const person = { userId: userToken, personId: userToken };
         return { kind: 'session', userToken, person, expiresAtMs: this.now() + 3_600_000 };
       },
-      join: async (_id, person, skuIds): Promise<JoinResult> => {
+      join: async (_id, person, skuIds, _connection, answer): Promise<JoinResult> => {
         this.calls.push(`join ${person.userId} ${skuIds.join('+')}`);
+        const { demand } = this;
+        if (demand !== undefined && !this.entries.has(person.userId)) {
+          this.answers.push(answer);
+          if (answer === undefined || !this.#holds(demand, answer))
+            return { kind: 'challenge', reason: answer === undefined ? 'none' : 'work', demand };
+        }
         const created = !this.entries.has(person.userId);
         this.entries.add(person.userId);
         return {
@@ -237,6 +248,12 @@ export class PagesShop {
       },
       cancel: async (_person, orderId) => this.move(orderId, 'CANCELLED'),
     };
+  }
+
+  #holds({ kind, token, bits }: ChallengeDemand, answer: string): boolean {
+    if (kind === 'callback') return answer === `${token}~vouched`;
+    const hash = createHash('sha256').update(answer).digest();
+    return answer.startsWith(`${token}~`) && leadingZeroBits(hash) >= bits;
   }
 
   #person(token: string): Person | undefined {

@@ -38,6 +38,7 @@ export class RoomWorld {
   readonly states: ReleaseStates;
   readonly door: RoomDoor;
   readonly rings: { readonly entry: KeyRing; readonly pass: KeyRing };
+  readonly #challengeRing: KeyRing;
   readonly published: ReleaseState[] = [];
   readonly errors: unknown[] = [];
   signals: RoomSignals | undefined;
@@ -92,9 +93,15 @@ export class RoomWorld {
       this.rings.entry.setRevoked(kids);
       this.rings.pass.setRevoked(kids);
     });
+    this.#challengeRing = ring('challenge');
     this.loop = this.newLoop();
+    this.door = this.newDoor();
+  }
+
+  /** Another gateway over the same store and the same release states: nothing of its own memory. */
+  newDoor(): RoomDoor {
     const { rings, states, world, random } = this;
-    this.door = new RoomDoor({
+    return new RoomDoor({
       store: this.store,
       clock: world,
       random,
@@ -106,7 +113,7 @@ export class RoomWorld {
       issuer: 'sluice',
       audience: 'submit',
       challenges: new Challenges({
-        ring: ring('challenge'),
+        ring: this.#challengeRing,
         issuer: 'sluice',
         random,
         callback: { url: 'https://vouch.example/', mac: voucherMac },

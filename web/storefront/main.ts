@@ -2,6 +2,7 @@ import { formatCountdown, formatInstant } from '../../src/gateway/pages/format.t
 import { liveWords } from '../../src/gateway/pages/live-words.ts';
 import { systemEnvironment } from '../../src/sdk/system.ts';
 import { type Watch, watchStanding } from '../../src/sdk/watch.ts';
+import { solveWork } from '../../src/sdk/work.ts';
 import type { Standing } from '../../src/wire/standing.ts';
 
 /**
@@ -190,6 +191,36 @@ function swap(title: string, content: HTMLElement): void {
   begin();
 }
 
+/** Finds the answer that the page asks for, and sends the form with it. */
+async function work(form: HTMLFormElement): Promise<void> {
+  const { token = '', bits, expires, again } = form.dataset;
+  form.querySelector('.unscripted')?.remove();
+  form.querySelector('.work')?.removeAttribute('hidden');
+  const field = document.createElement('input');
+  field.type = 'hidden';
+  field.name = 'challenge';
+  const bar = byId('work-done') as HTMLProgressElement | null;
+  // An answer that was refused a moment ago will be refused again if this goes on without a pause.
+  if (again !== undefined) await new Promise((resolve) => setTimeout(resolve, 2_000));
+  const limitMs = Number(expires) - serverNow() - 5_000;
+  const answer = await solveWork(browser, token, Number(bits), {
+    limitMs,
+    onProgress: (share, remainingMs) => {
+      if (bar !== null) bar.value = 100 * share;
+      const left = words.workLeft(Math.ceil(remainingMs / 1000));
+      setText('work-left', left);
+      say(left);
+    },
+  });
+  if (bar !== null) bar.value = 100;
+  setText('work-left', words.workDone);
+  say(words.workDone, true);
+  // Without an answer in time the form asks for another challenge.
+  field.value = answer ?? '';
+  form.append(field);
+  form.requestSubmit();
+}
+
 /** Starts what this content asks for. */
 function begin(): void {
   watch?.stop();
@@ -207,6 +238,8 @@ function begin(): void {
     shown = position;
     drawLane(position);
   }
+  const asked = byId('work');
+  if (asked instanceof HTMLFormElement) void work(asked);
   const url = main.dataset.watch;
   if (url !== undefined) {
     watch = watchStanding(browser, {

@@ -1,5 +1,5 @@
 import { passSkewMs } from '../bounds.ts';
-import { utf8 } from '../room/bytes.ts';
+import { toBase64Url, utf8 } from '../room/bytes.ts';
 import { sha256 } from '../room/sha256.ts';
 import type { KeyRing } from './key-ring.ts';
 import { isSeconds } from './pass.ts';
@@ -22,6 +22,8 @@ export interface ChallengeClaims {
   readonly bits: number;
   /** `jti`: answered once. */
   readonly challengeId: string;
+  /** `iat`, with its milliseconds: whoever joined after it has used it up. */
+  readonly issuedAtMs: number;
   readonly expiresAtMs: number;
 }
 
@@ -48,11 +50,17 @@ export function signChallenge(ring: KeyRing, claims: ChallengeClaims): string {
   return sealToken(ring, {
     iss: claims.issuer,
     act: claims.activityId,
-    sub: claims.userId,
+    sub: subjectOf(claims.challengeId, claims.userId),
     bits: claims.bits,
     jti: claims.challengeId,
+    iat: claims.issuedAtMs / 1000,
     exp: Math.ceil(claims.expiresAtMs / 1000),
   });
+}
+
+/** For whom, without saying so: a challenge passes through other people's hands. */
+function subjectOf(challengeId: string, userId: string): string {
+  return toBase64Url(sha256(utf8(`${challengeId} ${userId}`)).subarray(0, 16));
 }
 
 /** Everything but whether it was answered before, and, for 0 bits, whether somebody vouched. */
@@ -66,7 +74,7 @@ export function verifyChallenge(
   if (mark < 0) return { kind: 'refused', reason: 'structure' };
   const opened = openToken(ring, answer.slice(0, mark), nowMs);
   if (!opened.ok) return { kind: 'refused', reason: opened.reason };
-  const { iss, act, sub, bits, jti, exp } = opened.claims;
+  const { iss, act, sub, bits, jti, iat, exp } = opened.claims;
   if (
     typeof iss !== 'string' ||
     typeof act !== 'string' ||
@@ -76,13 +84,15 @@ export function verifyChallenge(
     bits < 0 ||
     bits > challengeBitsMax ||
     typeof jti !== 'string' ||
+    typeof iat !== 'number' ||
+    !Number.isFinite(iat) ||
     !isSeconds(exp)
   ) {
     return { kind: 'refused', reason: 'payload' };
   }
   if (iss !== expected.issuer) return { kind: 'refused', reason: 'issuer' };
   if (act !== expected.activityId) return { kind: 'refused', reason: 'activity' };
-  if (sub !== expected.userId) return { kind: 'refused', reason: 'user' };
+  if (sub !== subjectOf(jti, expected.userId)) return { kind: 'refused', reason: 'user' };
   if (nowMs - passSkewMs >= exp * 1000) return { kind: 'refused', reason: 'expired' };
   if (leadingZeroBits(sha256(utf8(answer))) < bits) return { kind: 'refused', reason: 'work' };
   return {
@@ -90,9 +100,10 @@ export function verifyChallenge(
     claims: {
       issuer: iss,
       activityId: act,
-      userId: sub,
+      userId: expected.userId,
       bits,
       challengeId: jti,
+      issuedAtMs: Math.round(iat * 1000),
       expiresAtMs: exp * 1000,
     },
   };

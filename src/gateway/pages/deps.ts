@@ -36,6 +36,8 @@ export interface PagesDeps {
     person: Person,
     skuIds: readonly string[],
     connection: PageConnection,
+    /** What was found or handed back, where a challenge was set. */
+    challenge?: string,
   ): Promise<JoinResult | PageRefusal>;
   standingByToken(activityId: string, entryToken: string): StandingResult;
   standingByPerson(activityId: string, person: Person): Promise<StandingResult>;

@@ -22,6 +22,9 @@ export interface LiveWords {
   readonly sayTurn: string;
   readonly sayChanged: string;
   readonly working: string;
+  /** How long a calculation will take from here on the average, s. */
+  readonly workLeft: (seconds: number) => string;
+  readonly workDone: string;
 }
 
 const share = (ratio: number): string => `${Math.round(ratio * 100)}%`;
@@ -50,6 +53,11 @@ const en: LiveWords = {
   sayTurn: 'It is your turn.',
   sayChanged: 'The page has been updated.',
   working: 'One moment…',
+  workLeft: (seconds) =>
+    seconds <= 2
+      ? 'Calculating: a second or two.'
+      : `Calculating: about ${seconds < 90 ? `${seconds} seconds` : `${Math.round(seconds / 60)} minutes`}.`,
+  workDone: 'Found. Joining…',
 };
 
 const zh: LiveWords = {
@@ -75,6 +83,11 @@ const zh: LiveWords = {
   sayTurn: '轮到您了。',
   sayChanged: '页面内容已更新。',
   working: '请稍候……',
+  workLeft: (seconds) =>
+    seconds <= 2
+      ? '正在计算：还需一两秒。'
+      : `正在计算：大约还需 ${seconds < 90 ? `${seconds} 秒` : `${Math.round(seconds / 60)} 分钟`}。`,
+  workDone: '已算出，正在加入……',
 };
 
 export const liveWords: Readonly<Record<Language, LiveWords>> = { en, zh };

@@ -1,6 +1,7 @@
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { PagesShop, plainAssets } from '../../../test/support/pages-shop.ts';
 import { World } from '../../../test/support/world.ts';
+import { solveChallenge } from '../../core/pass/challenge.ts';
 import { OutcomeUnknownError, UnavailableError } from '../../ports/errors.ts';
 
 const host = 'shop.example';
@@ -72,6 +73,56 @@ async function toConfirm(): Promise<string> {
   await reader.post('/a/night-tide/claim', { sku: 'floor' });
   return (await reader.get('/a/night-tide/confirm')).body;
 }
+
+describe('a challenge before joining', () => {
+  const demand = (kind: 'proof_of_work' | 'callback') => ({
+    kind,
+    token: 'head.body.sig',
+    bits: kind === 'callback' ? 0 : 4,
+    url: kind === 'callback' ? 'https://vouch.example/check?site=7' : null,
+    expiresAtMs: world.wallMs() + 180_000,
+  });
+
+  it('is explained to those without script, and takes an answer found elsewhere', async () => {
+    shop.demand = demand('proof_of_work');
+    const asked = await reader.post('/a/night-tide/join', { sku: 'floor' });
+    expect(asked.statusCode).toBe(403);
+    expect(asked.body).toContain('needs JavaScript');
+    expect(asked.body).toContain('head.body.sig');
+    expect(field(asked.body, 'sku')).toBe('floor');
+    const wrong = await reader.post('/a/night-tide/join', { sku: 'floor', challenge: 'nonsense' });
+    expect([wrong.statusCode, wrong.body.includes('data-again')]).toEqual([403, true]);
+    const joined = await reader.post('/a/night-tide/join', {
+      sku: 'floor',
+      challenge: ` ${solveChallenge('head.body.sig', 4)} `,
+    });
+    expect([joined.statusCode, joined.headers.location]).toEqual([303, '/a/night-tide/room']);
+    expect(shop.calls.at(-1)).toMatch(/^join user-1 floor$/);
+  });
+
+  it('leads to a provider and back, and joins nobody by a link', async () => {
+    shop.demand = demand('callback');
+    const asked = await reader.post('/a/night-tide/join', { sku: 'floor' });
+    const there = new URL(
+      /href="(https:\/\/vouch[^"]*)"/.exec(asked.body)![1]!.replaceAll('&amp;', '&'),
+    );
+    expect(there.searchParams.get('site')).toBe('7');
+    const token = there.searchParams.get('challenge');
+    const back = new URL(there.searchParams.get('return_to')!);
+    expect(back.href).toBe(`http://${host}/a/night-tide/join?sku=floor`);
+    back.searchParams.set('challenge', `${token}~vouched`);
+    const returned = await reader.get(back.pathname + back.search);
+    expect(returned.statusCode).toBe(200);
+    expect(shop.entries.size).toBe(0);
+    const joined = await reader.post('/a/night-tide/join', {
+      sku: field(returned.body, 'sku'),
+      challenge: field(returned.body, 'challenge'),
+    });
+    expect(joined.headers.location).toBe('/a/night-tide/room');
+    // An address without anything in it is an old one.
+    expect((await reader.get('/a/night-tide/join')).headers.location).toBe('/a/night-tide/room');
+  });
+});
 
 describe('the whole way without script', () => {
   it('goes from home to a paid order', async () => {

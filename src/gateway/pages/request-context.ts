@@ -20,6 +20,8 @@ export interface PageRequest {
   /** Sends a page, never cacheable. */
   page(status: number, body: string): FastifyReply;
   json(status: number, body: unknown): FastifyReply;
+  /** A path of ours as others reach it. */
+  absolute(path: string): string;
   /** After a change: the browser goes on by a GET. */
   goTo(path: string): FastifyReply;
   /** The signed-in person, if the user cookie verifies. */
@@ -124,6 +126,8 @@ export function readPageRequest(
         .code(status)
         .header('content-type', 'application/json; charset=utf-8')
         .send(JSON.stringify(body)),
+    absolute: (path) =>
+      `${secure ? 'https' : 'http'}://${one(connection.headers['host']) ?? 'localhost'}${path}`,
     goTo: (path) => reply.code(303).header('location', path).send(),
     person: async () => {
       const userToken = cookie('sluice-user');

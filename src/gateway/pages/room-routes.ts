@@ -4,8 +4,9 @@ import type { PageActivity, PagesDeps } from './deps.ts';
 import { wantsJson } from './language.ts';
 import { messagePage } from './layout.ts';
 import { type Form, notFoundPage, refusedPage } from './answers.ts';
-import { type PageRequest, type SignedIn, asId, readPageRequest } from './request-context.ts';
+import { type PageRequest, type SignedIn, asId, one, readPageRequest } from './request-context.ts';
 import { activityPage } from './views/activity.ts';
+import { challengePage, vouchedPage } from './views/challenge.ts';
 import { homePage } from './views/home.ts';
 import { roomPage } from './views/room.ts';
 
@@ -46,16 +47,33 @@ export function registerRoomRoutes(app: FastifyInstance, deps: PagesDeps): void 
       if ('sent' in who) return who.sent;
       const asked = (request.body?.sku ?? []).map(asId).filter((id) => id !== undefined);
       const skuIds = asked.length > 0 ? asked : sale.activity.skus.map((sku) => sku.skuId);
-      const result = await deps.join(sale.activity.activityId, who.person, skuIds, page.connection);
+      const answer = answerIn(request.body?.challenge?.[0]);
+      const result = await deps.join(
+        sale.activity.activityId,
+        who.person,
+        skuIds,
+        page.connection,
+        answer,
+      );
       switch (result.kind) {
         case 'joined':
           page.setCookie('sluice-entry', result.entryToken, entrySeconds(page, sale));
           return page.goTo(`${base}/room`);
         case 'refused':
           return refusedPage(page, result, base);
+        case 'challenge':
+          return page.page(
+            403,
+            challengePage(page.view, sale, {
+              demand: result.demand,
+              skuIds: asked,
+              // A first demand refuses nothing; a further one tells why the answer was not taken.
+              again: answer !== undefined,
+              returnTo: page.absolute(`${base}/join`),
+            }),
+          );
         case 'held':
         case 'not_open':
-        case 'challenge':
           return page.goTo(base);
         case 'unknown_activity':
           return notFoundPage(page);
@@ -75,8 +93,26 @@ export function registerRoomRoutes(app: FastifyInstance, deps: PagesDeps): void 
     return page.page(200, roomPage(page.view, sale, result.standing));
   });
 
+  // Where a provider sends people back with what it vouched for. The change itself is a form's POST,
+  // from a page of ours: a link that somebody else made joins nobody.
+  app.get<{ Params: WithActivity; Querystring: { challenge?: unknown; sku?: unknown } }>(
+    '/a/:activityId/join',
+    (request, reply) => {
+      const page = readPageRequest(deps, request, reply);
+      const sale = findSale(deps, request.params.activityId);
+      if (sale === undefined) return notFoundPage(page);
+      const answer = answerIn(one(request.query.challenge));
+      if (answer === undefined) return page.goTo(`/a/${sale.activity.activityId}/room`);
+      const chosen = asId(request.query.sku);
+      return page.page(
+        200,
+        vouchedPage(page.view, sale, answer, chosen === undefined ? [] : [chosen]),
+      );
+    },
+  );
+
   // A reload of a page that answered a form asks for the form's address: there is nothing but a way on.
-  for (const form of ['join', 'leave', 'claim', 'submit'])
+  for (const form of ['leave', 'claim', 'submit'])
     app.get<{ Params: WithActivity }>(`/a/:activityId/${form}`, (request, reply) => {
       const page = readPageRequest(deps, request, reply);
       const sale = findSale(deps, request.params.activityId);
@@ -95,6 +131,16 @@ export function registerRoomRoutes(app: FastifyInstance, deps: PagesDeps): void 
     page.setCookie('sluice-entry', '', 0);
     return page.goTo(base);
   });
+}
+
+/** Longest answer to a challenge, characters; the API takes no longer one either. */
+const answerMaxLength = 1024;
+
+function answerIn(text: string | undefined): string | undefined {
+  const answer = text?.trim();
+  return answer === undefined || answer === '' || answer.length > answerMaxLength
+    ? undefined
+    : answer;
 }
 
 export function findSale(deps: PagesDeps, activityId: string): PageActivity | undefined {

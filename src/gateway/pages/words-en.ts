@@ -64,6 +64,29 @@ export const en = {
   signIn: 'Sign in to join',
   signInText: 'This shop signs people in on its own page. Come back here afterwards.',
 
+  workHeading: 'One moment before you join',
+  workText:
+    'Your device does a small calculation. One person does it once; whoever wants ten thousand places has to do it ten thousand times.',
+  workAgainText:
+    'The last answer was too old or already used, so there is another one to find. Nothing is lost: it did not count as joining.',
+  workProgress: 'Calculation',
+  workStarting: 'Starting…',
+  workNoScript:
+    'This step needs JavaScript, which is off in this browser. Turn it on for this page, or join on another device with the same account: your place is the same on all of them.',
+  workByHand: 'Or find the answer with a program of your own',
+  workByHandText: (bits: number) =>
+    `Find a text n so that the SHA-256 of the code below, followed by a tilde (~) and n, begins with ${bits} zero bits. Send the code, the tilde and n.`,
+  workAnswer: 'Answer',
+  workSend: 'Send the answer and join',
+  workPrivacy: 'Nothing about you or your device is read or sent. Joining sooner brings nothing.',
+  vouchHeading: 'One step before you join',
+  vouchText:
+    'This sale asks another service to confirm that you are a person. It sends you back here afterwards.',
+  vouchGo: (host: string) => `Go to ${host}`,
+  vouchFine: 'It gets a one-time code, and not your account.',
+  vouchedHeading: 'That is confirmed',
+  vouchedText: 'Join now; the confirmation is good for a few minutes.',
+
   orderTitle: 'How the order is made',
   orderRule: {
     draw: 'Everyone who joins the lobby before the sale opens has the same chance: at opening the lobby is shuffled by a draw. Whoever comes later follows in order of arrival. Being early, fast or on many devices brings nothing.',

@@ -61,6 +61,26 @@ export const zh: Words = {
   signIn: '登录后加入',
   signInText: '本店在自己的页面登录，登录后请回到这里。',
 
+  workHeading: '加入之前，请稍候片刻',
+  workText: '您的设备会做一次小小的计算。一个人只需做一次；谁想占一万个位置，就得做一万次。',
+  workAgainText: '上一个答案已过期或已被使用，需要重新计算。您没有任何损失：那次并未算作加入。',
+  workProgress: '计算进度',
+  workStarting: '正在开始……',
+  workNoScript:
+    '这一步需要 JavaScript，而此浏览器已将其关闭。请为本页面开启，或用同一账号在另一台设备上加入：您的位置在所有设备上都是同一个。',
+  workByHand: '或用您自己的程序求出答案',
+  workByHandText: (bits: number) =>
+    `请找到一段文字 n，使下面的代码后接波浪号（~）和 n 之后，其 SHA-256 以 ${bits} 个零比特开头。提交代码、波浪号和 n。`,
+  workAnswer: '答案',
+  workSend: '提交答案并加入',
+  workPrivacy: '不会读取或发送任何关于您或您设备的信息。早一点加入不会带来优势。',
+  vouchHeading: '加入之前还有一步',
+  vouchText: '本次活动请另一项服务确认您是真人，之后会把您送回这里。',
+  vouchGo: (host: string) => `前往 ${host}`,
+  vouchFine: '它只得到一个一次性代码，得不到您的账号。',
+  vouchedHeading: '已经确认',
+  vouchedText: '现在就可以加入；确认在几分钟内有效。',
+
   orderTitle: '先后顺序如何产生',
   orderRule: {
     draw: '开售前加入候场的人机会均等：开售时抽签决定先后；之后到的人按到达先后排在后面。早到、手快、多台设备都没有优势。',
