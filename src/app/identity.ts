@@ -17,6 +17,8 @@ export interface IdentityParts {
   readonly clock: Clock;
   readonly timers: Timers;
   readonly random: Random;
+  /** The way out to whoever publishes the keys. */
+  readonly guardKeys: (fetchKeys: () => Promise<unknown>) => () => Promise<unknown>;
   readonly onError: (error: unknown) => void;
 }
 
@@ -50,6 +52,6 @@ export function identityOf(parts: IdentityParts): {
     timeoutMs: keySetTimeoutMs,
     maxBytes: keySetMaxBytes,
   };
-  const fetchKeys = (): Promise<unknown> => getJson(keys.jwksUrl, outbound);
+  const fetchKeys = parts.guardKeys(() => getJson(keys.jwksUrl, outbound));
   return { identity: new JwksIdentity({ fetchKeys, clock, onError }, demands) };
 }

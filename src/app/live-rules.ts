@@ -140,6 +140,12 @@ export class LiveRules {
     };
   }
 
+  /** Tokens left in all leases; undefined where none is held. */
+  get leaseTokens(): number | undefined {
+    const { leases, remainingMilli } = this.#shared.totals();
+    return leases === 0 ? undefined : remainingMilli / 1000;
+  }
+
   /** Keys remembered and decisions of overflow buckets so far, by what the keys are. */
   table(dimension: Dimension): { readonly entries: number; readonly overflowTotal: number } {
     const of = new Map(this.engine.set.rules.map((rule) => [rule.id, dimensionOf(rule)]));

@@ -11,8 +11,10 @@ import type { EventLog } from '../telemetry/log.ts';
 import { Metrics, metricsContentType } from '../telemetry/metrics.ts';
 import { Sampler, takeSample } from '../telemetry/sale-sample.ts';
 import { consoleSource, stockRows } from './console-source.ts';
+import type { Dependencies } from './dependencies.ts';
 import type { Stores } from './embedded-stores.ts';
 import type { InstanceReport } from './fleet.ts';
+import { HardTrips } from './hard-trips.ts';
 import type { ProcessProbe } from './health-probe.ts';
 import type { Dimension, LiveRules } from './live-rules.ts';
 import type { FormCounter } from './page-services.ts';
@@ -33,6 +35,7 @@ export interface ObservatoryParts {
   readonly probe: ProcessProbe;
   readonly overload: OverloadLoop;
   readonly log: EventLog;
+  readonly dependencies: Dependencies;
   /** Name and roles of this process, where there are others. */
   readonly instance?: string;
   readonly roles?: readonly Role[];
@@ -51,6 +54,7 @@ export class Observatory {
   readonly #turnedAway = new RecentLatency(latencySpanMs);
   readonly #metrics = new Metrics();
   readonly #account: Ledger;
+  readonly #trips: HardTrips;
   #gateway: Gateway | undefined;
   #rules: LiveRules | undefined;
   #sale: Sale | undefined;
@@ -62,6 +66,11 @@ export class Observatory {
     this.#parts = parts;
     this.#startedAtMs = parts.clock.wallMs();
     this.#account = new Ledger(() => (this.#gateway?.inSystem ?? 0) + this.forms.inFlight);
+    this.#trips = new HardTrips({
+      overload: parts.overload,
+      dependencies: parts.dependencies,
+      leaseTokens: () => this.#rules?.leaseTokens,
+    });
     this.hooks = this.#hooks();
     const limiters = this.#limiterTables();
     registerMetrics(this.#metrics, {
@@ -71,6 +80,9 @@ export class Observatory {
       limiters,
       rules: () => this.#rules?.numbers,
       budgetCalls: this.budgetCalls,
+      admissionPerSecond: () => parts.overload.admissionPerSecond,
+      dependencies: () => parts.dependencies.all,
+      retryAmplification: () => parts.dependencies.amplification,
       sample: () => this.#sampler?.current,
       rooms: () => this.#sale?.rooms.reading(),
       reserve: this.#reserve,
@@ -104,6 +116,8 @@ export class Observatory {
     }
     this.#housekeeping = timers.every(housekeepingMs, () => {
       this.#rules?.sweep();
+      this.#trips.look();
+      this.#parts.dependencies.sample();
       log.flush();
       probe.queueDepth = sale.backlog?.depth;
       probe.queueOldestAgeMs = sale.backlog?.oldestAgeMs;
@@ -243,6 +257,7 @@ export class Observatory {
         }
       },
       onReconciled: ({ counts }) => {
+        this.#trips.reconciled(counts);
         for (const [reason, count] of Object.entries(counts)) {
           if (count > 0) log.warn('reconciled', { reason, cost: count });
         }

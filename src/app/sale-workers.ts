@@ -2,6 +2,7 @@ import type { Activity } from '../core/activity.ts';
 import type { Clock, Timers } from '../ports/clock.ts';
 import type { OrderMessage } from '../ports/order-queue.ts';
 import type { CommitFate, RestockDue } from '../ports/order-store.ts';
+import type { PaymentProvider } from '../ports/payment-provider.ts';
 import type { Random } from '../ports/random.ts';
 import { DemoProvider } from '../workers/demo-provider.ts';
 import { ExpiryWorker } from '../workers/expiry-worker.ts';
@@ -17,6 +18,8 @@ export interface SaleWorkersParts {
   readonly paymentGraceMs: number;
   /** Signs the demo provider's callbacks; without it buyers cannot pay here. */
   readonly demoSecret?: string;
+  /** The way out to a provider; straight to it when absent. */
+  readonly guardProvider?: (provider: PaymentProvider) => PaymentProvider;
   readonly consumer: string;
   readonly clock: Clock;
   readonly timers: Timers;
@@ -54,7 +57,8 @@ export class SaleWorkers {
             },
             onError: (error) => onEvent('demo_provider', tagged('blocked', error)),
           });
-    const providers = this.#demo === undefined ? [] : [this.#demo];
+    const { guardProvider = (provider) => provider } = parts;
+    const providers = this.#demo === undefined ? [] : [guardProvider(this.#demo)];
     this.payments = new PaymentService({
       ...world,
       orders: stores.orders,

@@ -13,6 +13,7 @@ import { epochIsSoldOut, readSnapshot, SoldOutFlags } from '../pipeline/sold-out
 import type { Clock, TimerHandle, Timers } from '../ports/clock.ts';
 import type { Backlog } from '../ports/order-queue.ts';
 import type { StockMark } from '../ports/inventory-store.ts';
+import type { PaymentProvider } from '../ports/payment-provider.ts';
 import type { Random } from '../ports/random.ts';
 import { type RebuildParts, rebuildSku } from '../workers/rebuild.ts';
 import { Reconciliation, type ReconcileReport } from '../workers/reconciliation.ts';
@@ -56,6 +57,8 @@ export interface SaleParts {
   readonly report?: () => InstanceReport;
   /** The inventory is on a server that may fail over and forget: then the leader rebuilds it. */
   readonly inventoryMayForget?: boolean;
+  /** The way out to a payment provider. */
+  readonly guardProvider?: (provider: PaymentProvider) => PaymentProvider;
 }
 
 /** What the sale tells its surroundings: logs, metrics, signals. */
@@ -187,6 +190,7 @@ export class Sale {
       activity: (id) => byId.get(id),
       paymentGraceMs: parts.paymentGraceMs,
       ...(parts.demoPayments ? { demoSecret: keys.pathMac('demo payment provider') } : {}),
+      ...(parts.guardProvider === undefined ? {} : { guardProvider: parts.guardProvider }),
       consumer: parts.instance,
       clock,
       timers,

@@ -12,6 +12,7 @@ import { newId } from '../ports/random.ts';
 import { type DataFolder, openDataFolder } from '../stores/data-folder.ts';
 import { EventLog } from '../telemetry/log.ts';
 import { adminCommands } from './admin-commands.ts';
+import { Dependencies } from './dependencies.ts';
 import type { Stores } from './embedded-stores.ts';
 import { ProcessProbe } from './health-probe.ts';
 import { followKeys } from './keys-follow.ts';
@@ -122,6 +123,15 @@ async function start(
   });
   opened.push(async () => unfollow());
 
+  const probe = new ProcessProbe();
+  opened.push(async () => probe.stop());
+  const overload = new OverloadLoop({
+    clock,
+    probe,
+    settings: { ...overloadDefaults, admitPerSecond: perSecond(config.server.ceiling) },
+    onModeChange: (from, to, worst) =>
+      log.warn('mode_change', { mode: to, reason: worst?.name ?? 'none', detail: `was ${from}` }),
+  });
   const adminToken = ensureAdminToken(folder.path, random);
   const instance =
     alone === undefined
@@ -136,21 +146,16 @@ async function start(
     onTrouble: (part, error) => log.error('connection_lost', error, { detail: part }),
   });
   opened.push(() => own.close());
-  const stores = options.adaptStores?.(own) ?? own;
+  const dependencies = new Dependencies({
+    ...world,
+    mayRetry: () => overload.mode === 'NORMAL',
+  });
+  const stores = dependencies.guard(options.adaptStores?.(own) ?? own);
   // Only now: the seconds of a first start must not come off the time before the opening.
   const activities = openActivities(config, folder.path, clock.wallMs());
   if (alone === undefined) await folder.release();
   const lost = roles.includes('control') ? await prepareStock(stores, activities) : [];
 
-  const probe = new ProcessProbe();
-  opened.push(async () => probe.stop());
-  const overload = new OverloadLoop({
-    clock,
-    probe,
-    settings: { ...overloadDefaults, admitPerSecond: perSecond(config.server.ceiling) },
-    onModeChange: (from, to, worst) =>
-      log.warn('mode_change', { mode: to, reason: worst?.name ?? 'none', detail: `was ${from}` }),
-  });
   const observatory = new Observatory({
     config,
     clock,
@@ -158,6 +163,7 @@ async function start(
     probe,
     overload,
     log,
+    dependencies,
     instance,
     roles,
   });
@@ -177,6 +183,7 @@ async function start(
     roles,
     report: () => observatory.report(instance, roles),
     ...challengeProviderOf(config),
+    guardProvider: (provider) => dependencies.provider(provider),
     inventoryMayForget: config.stores.inventory.kind === 'redis',
     hooks: observatory.hooks,
   });
@@ -215,6 +222,7 @@ async function start(
       issuer,
       overload,
       observatory,
+      dependencies,
       rules,
       theme: themeOf(config, options.environment ?? {}),
       log,

@@ -8,6 +8,7 @@ import { registerPages } from '../gateway/pages/pages.ts';
 import type { Clock, Timers } from '../ports/clock.ts';
 import type { Random } from '../ports/random.ts';
 import type { EventLog } from '../telemetry/log.ts';
+import type { Dependencies } from './dependencies.ts';
 import type { Stores } from './embedded-stores.ts';
 import { identityOf } from './identity.ts';
 import type { Keys } from './keys-folder.ts';
@@ -27,6 +28,7 @@ export interface ShopParts {
   readonly issuer: string;
   readonly overload: OverloadLoop;
   readonly observatory: Observatory;
+  readonly dependencies: Dependencies;
   readonly rules: LiveRules;
   readonly theme: Theme;
   readonly log: EventLog;
@@ -70,6 +72,7 @@ export async function openShop(parts: ShopParts): Promise<Shop> {
       clock,
       timers,
       random,
+      guardKeys: (fetchKeys) => parts.dependencies.keySet(fetchKeys),
       onError: (error) => log.error('identity_keys_failed', error),
     }),
     door: sale.rooms.door,

@@ -206,6 +206,11 @@ export class OverloadLoop {
     return this.#share;
   }
 
+  /** Requests per second that the share leaves of the full budget. */
+  get admissionPerSecond(): number {
+    return this.#settings.admitPerSecond * this.#share;
+  }
+
   get state(): ModeState {
     return this.#state;
   }

@@ -27,3 +27,9 @@ export const systemWorld: LibraryWorld = {
   },
   sleep: (delayMs) => new Promise((resolve) => setTimeout(resolve, delayMs)),
 };
+
+/** Calls `run` once after `delayMs`. */
+export function systemAfter(delayMs: number, run: () => void): { cancel(): void } {
+  const timer = setTimeout(run, delayMs);
+  return { cancel: () => clearTimeout(timer) };
+}

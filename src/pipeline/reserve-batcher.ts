@@ -1,7 +1,7 @@
 import type { SkuKey } from '../core/activity.ts';
 import { reserveBatchMax } from '../core/bounds.ts';
 import type { Timers } from '../ports/clock.ts';
-import { OutcomeUnknownError, UnavailableError } from '../ports/errors.ts';
+import { NotAskedError, OutcomeUnknownError, UnavailableError } from '../ports/errors.ts';
 import type {
   InventoryStore,
   ReserveOutcome,
@@ -60,6 +60,8 @@ export type ReserveResult =
   | { readonly kind: 'unknown_sku' }
   /** Nothing was done: the store did not answer. */
   | { readonly kind: 'unavailable' }
+  /** Nothing was done: we did not even ask the store, because it is known not to answer well. */
+  | { readonly kind: 'not_asked' }
   /** It may have been done. */
   | { readonly kind: 'unknown' };
 
@@ -199,7 +201,7 @@ export class ReserveBatcher {
     } catch (error) {
       this.#options.onError?.(lane.sku, error);
       // Anything but a certain "did nothing" counts as unknown: a false "failed" invites a second try.
-      const kind = error instanceof UnavailableError ? 'unavailable' : 'unknown';
+      const kind = kindOf(error);
       return () => ({ kind });
     }
   }
@@ -208,14 +210,17 @@ export class ReserveBatcher {
     const { store, timers, monoUs, wallMs, onCall } = this.#options;
     const startedUs = monoUs();
     this.#calls += 1;
-    let failed = true;
     try {
       const call = store.reserve(lane.sku, requests, lane.sequence, wallMs());
       const reply = await withTimeout(call, timers);
-      failed = false;
+      onCall?.(monoUs() - startedUs, requests.length, false);
       return reply;
-    } finally {
-      onCall?.(monoUs() - startedUs, requests.length, failed);
+    } catch (error) {
+      // What we did not ask says nothing about whoever would have answered.
+      if (!(error instanceof NotAskedError)) {
+        onCall?.(monoUs() - startedUs, requests.length, true);
+      }
+      throw error;
     }
   }
 
@@ -253,6 +258,11 @@ export class ReserveBatcher {
       lane.sequence = mark.sequence;
     }
   }
+}
+
+function kindOf(error: unknown): 'not_asked' | 'unavailable' | 'unknown' {
+  if (error instanceof NotAskedError) return 'not_asked';
+  return error instanceof UnavailableError ? 'unavailable' : 'unknown';
 }
 
 /** Rejects with OutcomeUnknownError when the call takes too long; what it says after is dropped. */

@@ -4,6 +4,12 @@ export class UnavailableError extends Error {
 }
 
 /**
+ * We ourselves did not ask: no time, no place, or a part that is known not to answer. Surely did
+ * nothing, and no evidence of anything: never counted as an error of the part.
+ */
+export class NotAskedError extends UnavailableError {}
+
+/**
  * A part did not answer in time and may have done the work. Never repeated blindly: the caller says
  * "unknown" and the same request id finds out later.
  */

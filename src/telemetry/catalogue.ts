@@ -4,6 +4,7 @@ import type { Mode } from '../core/overload/mode.ts';
 import { Latency } from './latency.ts';
 import { Metrics } from './metrics.ts';
 import type { Tell } from './metrics.ts';
+import { type OutboundReading, registerOutbound } from './outbound-metrics.ts';
 import { registerRules, type RuleNumbers } from './rule-metrics.ts';
 import { registerRooms } from './room-metrics.ts';
 import type { RoomsReading } from './room-metrics.ts';
@@ -15,6 +16,11 @@ export interface MetricSources {
   readonly mode: () => Mode;
   /** Requests in progress, per resource. */
   readonly slots: Readonly<Record<string, Slots>>;
+  /** What the admission budget lets in now, per second. */
+  readonly admissionPerSecond: () => number;
+  /** Ways out, by dependency. */
+  readonly dependencies: () => ReadonlyMap<string, OutboundReading>;
+  readonly retryAmplification: () => number | undefined;
   /** Tables of limits in this process, per dimension (`source`, `user`, …). */
   readonly limiters: Readonly<Record<string, LimiterTable>>;
   readonly sample: () => SaleSample | undefined;
@@ -48,6 +54,7 @@ const localLimits: ReadonlySet<string> = new Set(['instance', 'source', 'person'
 export function registerMetrics(metrics: Metrics, sources: MetricSources): void {
   registerPath(metrics, sources.ledger);
   registerLoad(metrics, sources);
+  registerOutbound(metrics, sources.dependencies, sources.retryAmplification);
   registerSale(metrics, sources.sample);
   registerRules(metrics, sources.rules, sources.budgetCalls);
   registerRooms(metrics, sources.rooms, () => sources.ledger().arrivals);
@@ -68,6 +75,9 @@ export function metricsTable(): string {
     mode: () => 'NORMAL',
     slots: {},
     limiters: {},
+    admissionPerSecond: () => 0,
+    dependencies: () => new Map(),
+    retryAmplification: () => undefined,
     sample: () => undefined,
     rooms: () => undefined,
     rules: () => undefined,
@@ -164,7 +174,8 @@ function registerPath(metrics: Metrics, ledger: () => LedgerSnapshot): void {
   );
 }
 
-function registerLoad(metrics: Metrics, { mode, slots, limiters }: MetricSources): void {
+function registerLoad(metrics: Metrics, sources: MetricSources): void {
+  const { mode, slots, limiters } = sources;
   metrics.gauge(
     {
       name: 'sluice_mode',
@@ -172,6 +183,14 @@ function registerLoad(metrics: Metrics, { mode, slots, limiters }: MetricSources
       labels: [],
     },
     (tell) => tell(modes.indexOf(mode())),
+  );
+  metrics.gauge(
+    {
+      name: 'sluice_admission_rate_limit',
+      help: 'Requests per second that the admission budget lets in now.',
+      labels: [],
+    },
+    (tell) => tell(sources.admissionPerSecond()),
   );
   const each =
     <Part>(parts: Readonly<Record<string, Part>>, value: (part: Part) => number) =>

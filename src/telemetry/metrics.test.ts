@@ -72,6 +72,12 @@ const rules: RuleNumbers = {
   emergencySpent: 9,
 };
 
+const outbound = {
+  breakerState: 'half_open',
+  inflight: 2,
+  numbers: { attempts: 50, failures: 4, refused: { deadline: 1, rate: 0, slots: 0, breaker: 7 } },
+} as const;
+
 function scene(current: () => SaleSample | undefined = () => sample) {
   const metrics = new Metrics();
   const ledger = new Ledger(() => 0);
@@ -81,6 +87,9 @@ function scene(current: () => SaleSample | undefined = () => sample) {
     mode: () => 'DEGRADED',
     slots: { submit: { inflight: 3, limitInForce: 100 } },
     limiters: { user: { entries: 12, overflowTotal: 1 } },
+    admissionPerSecond: () => 500,
+    dependencies: () => new Map([['identity_keys', outbound]]),
+    retryAmplification: () => 1.05,
     sample: current,
     rooms: () => (current() === undefined ? undefined : rooms()),
     rules: () => rules,
@@ -143,6 +152,13 @@ describe('the catalogue', () => {
       'sluice_replay_claim_total{result="refused"}': 1,
       'sluice_replay_claim_total{result="repeated"}': 1,
       sluice_mode: 1,
+      sluice_admission_rate_limit: 500,
+      'sluice_breaker_state{dependency="identity_keys"}': 1,
+      'sluice_outbound_inflight{dependency="identity_keys"}': 2,
+      'sluice_outbound_attempts_total{dependency="identity_keys"}': 50,
+      'sluice_outbound_failures_total{dependency="identity_keys"}': 4,
+      'sluice_outbound_refused_total{dependency="identity_keys",reason="breaker"}': 7,
+      sluice_retry_amplification: 1.05,
       'sluice_inflight_requests{resource="submit"}': 3,
       'sluice_inflight_limit{resource="submit"}': 100,
       'sluice_local_limiter_entries{dimension="user"}': 12,
@@ -185,7 +201,8 @@ describe('the catalogue', () => {
     expect(
       [...values.keys()].filter(
         (key) =>
-          !key.includes('fail_policy') && /room|stock|orders|queue|admission|eta|passes/.test(key),
+          !/fail_policy|rate_limit/.test(key) &&
+          /room|stock|orders|queue|admission|eta|passes/.test(key),
       ),
     ).toEqual([]);
     expect(metrics.text()).toContain('# TYPE sluice_queue_depth gauge');

@@ -58,6 +58,13 @@ const queueFull: FixedRefusal = {
   detail: 'as many requests wait for this SKU as may',
 };
 
+/** Health's word, not a failure: nobody was asked. */
+const notAsked: FixedRefusal = {
+  ...queueFull,
+  reason: 'inventory_not_asked',
+  detail: 'the stock does not answer well and is being probed; nothing was taken',
+};
+
 const paused: FixedRefusal = {
   ...queueFull,
   reason: 'sku_paused',
@@ -176,6 +183,8 @@ export function reserveStage(parts: ReserveStageParts): AsyncStage {
         return withRequest(refuse(stockNotLoaded, spread.busyMs()), body);
       case 'unavailable':
         return withRequest(refuse(stockAway, spread.busyMs()), body);
+      case 'not_asked':
+        return withRequest(refuse(notAsked, spread.busyMs()), body);
       case 'unknown':
         status.noteUnknown(target, submission.userId ?? '', body.requestId);
         return withRequest(refuse(outcomeUnknown, 1_000), body);
