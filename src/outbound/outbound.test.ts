@@ -1,4 +1,4 @@
-import fc from 'fast-check';
+import { fc } from '../../test/support/property.ts';
 import { describe, expect, test } from 'vitest';
 import { World } from '../../test/support/world.ts';
 import { OutcomeUnknownError } from '../ports/errors.ts';
