@@ -131,6 +131,7 @@ export async function refusingDeps(kind: RefusalKind): Promise<GatewayDeps> {
       },
       budget: (request) => limits.budget(request),
       end: (request) => limits.end(request),
+      headers: (request) => limits.headers(request),
       risk: (caller) => limits.risk(caller),
       forged: (address) => limits.forged(address),
     },

@@ -4,6 +4,7 @@ import { perSecond, type Rate } from '../core/limit/rate.ts';
 import { defaultRuleSet } from '../core/rules/default-set.ts';
 import { RuleEngine } from '../core/rules/engine.ts';
 import type { KeyPart, Rule, RuleSet } from '../core/rules/model.ts';
+import type { LimitDesk } from '../pipeline/limit-desk.ts';
 import { RuleLimits } from '../pipeline/rule-limits.ts';
 import type { BudgetStore } from '../ports/budget-store.ts';
 import type { Clock, TimerHandle, Timers } from '../ports/clock.ts';
@@ -20,6 +21,8 @@ export interface LiveRulesParts {
   readonly config: Config;
   /** Where shared budgets lie. Closed with the rules. */
   readonly budgets: BudgetStore;
+  /** Gives out tickets and challenges. */
+  readonly desk: LimitDesk;
   /** Durable memory of emergency budgets spent. */
   readonly ledger: EmergencyLedger;
   /** When everything of the rules has ended. */
@@ -84,7 +87,8 @@ export class LiveRules {
       },
       clock.monoUs(),
     );
-    this.limits = new RuleLimits({ engine: this.engine, clock, random });
+    const { desk } = parts;
+    this.limits = new RuleLimits({ engine: this.engine, clock, random, desk });
   }
 
   /**

@@ -4,7 +4,9 @@ import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import type { Config } from '../config/config.ts';
 import { loadConfig } from '../config/load.ts';
+import { LimitDesk } from '../pipeline/limit-desk.ts';
 import { EmergencyFile } from '../stores/limits/emergency-file.ts';
+import { newRing } from '../../test/support/shop.ts';
 import { Latency } from '../telemetry/latency.ts';
 import { EventLog } from '../telemetry/log.ts';
 import type { LiveRules } from './live-rules.ts';
@@ -39,6 +41,7 @@ async function open(text: string, shared = false): Promise<LiveRules> {
     random: systemRandom,
     log: new EventLog({ level: 'error', clock: systemClock, destination: { write: () => true } }),
     budgetCalls: new Latency(),
+    desk: new LimitDesk({ ring: newRing('challenge'), issuer: 'test', random: systemRandom }),
   });
   running.push(rules);
   return rules;

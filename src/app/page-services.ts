@@ -17,6 +17,7 @@ import type {
 } from '../gateway/pages/deps.ts';
 import type { Theme } from '../gateway/pages/theme.ts';
 import type { Person } from '../pipeline/door.ts';
+import { ticketHeader } from '../pipeline/limit-desk.ts';
 import { spreadRetryMs } from '../pipeline/health.ts';
 import { isP0 } from '../gateway/limited.ts';
 import { LimitedCall } from '../pipeline/limited-request.ts';
@@ -245,6 +246,7 @@ function headerOf(connection: PageConnection, name: string): string | undefined 
 }
 
 function rateLimited(limited: LimitRefusal): PageRefusal {
+  // These forms bring no ticket and no answer back: for their sender both are a reason to wait.
   const code = limited.answer === 'queue' ? 'WAITING_ROOM' : 'RATE_LIMITED';
   return { kind: 'refused', code, retryAfterMs: limited.retryAfterMs };
 }
@@ -279,7 +281,9 @@ function formSubmission(
     idempotencyKey: requestId,
     traceparent: undefined,
     fromTrustedProxy,
-    header: (name) => headerOf(connection, name),
+    // A page has no headers of its own: what belongs in one comes in the form.
+    header: (name) =>
+      name === ticketHeader.toLowerCase() ? form.ticket : headerOf(connection, name),
     // The pages have checked the form's origin before they asked for anything.
     fromForeignOrigin: false,
     readBody: () => Promise.resolve({ requestId, activityId, skuId, quantity }),
@@ -310,17 +314,21 @@ function refusedOutcome(
   form: Pick<PageSubmit, 'requestId' | 'quantity'>,
 ): PageOutcome {
   const { code, retryAfterMs, extra } = refusal;
+  const ticket = extra?.['ticket'];
+  // A page cannot work on a challenge: waiting is the other way past it.
+  const usual = code === 'CHALLENGE_REQUIRED' ? 'RETRY_LATER' : codes[code].nextAction;
   const live = liveOrderIds(extra?.['holdings']);
   return {
     requestId: form.requestId,
     state: code === 'DEPENDENCY_UNAVAILABLE' ? 'UNKNOWN' : 'REJECTED',
     code,
-    nextAction: refusal.nextAction ?? codes[code].nextAction,
+    nextAction: refusal.nextAction ?? usual,
     quantity: form.quantity,
     orderId: null,
     payBeforeMs: null,
     nextPollAfterMs: retryAfterMs ?? pageRefreshMs,
     ...(retryAfterMs === undefined ? {} : { retryAfterMs }),
+    ...(typeof ticket === 'string' ? { ticket } : {}),
     ...(live.length === 0 ? {} : { liveOrderIds: live }),
   };
 }

@@ -8,6 +8,7 @@ import { OverloadLoop, overloadDefaults } from '../control/overload-loop.ts';
 import { auditLines } from '../control/room-audit.ts';
 import { perSecond } from '../core/limit/rate.ts';
 import { macOf } from '../pipeline/keys.ts';
+import { LimitDesk } from '../pipeline/limit-desk.ts';
 import { newId } from '../ports/random.ts';
 import { type DataFolder, openDataFolder } from '../stores/data-folder.ts';
 import { EventLog } from '../telemetry/log.ts';
@@ -209,6 +210,7 @@ async function start(
       shared: alone === undefined,
       environment: options.environment ?? {},
       log,
+      desk: new LimitDesk({ ring: keys.rings.challenge, issuer, random }),
       budgetCalls: observatory.budgetCalls,
       ...(stores.budgets === undefined ? {} : { budgets: stores.budgets }),
       ...world,

@@ -137,10 +137,20 @@ function problemTemplate(refusal: Refusal): Template {
   };
   // Not a problem, where it is no error: the same members all the same.
   const headers: string[] = [...(entry.http < 400 ? jsonHeaders : problemHeaders)];
-  if (refusal.code === 'RATE_LIMITED' || refusal.code === 'WAITING_ROOM')
-    headers.push('Sluice-Limited', scope);
+  if (isLimited(refusal)) headers.push('Sluice-Limited', scope);
   if (entry.http === 401) headers.push('WWW-Authenticate', 'Bearer realm="sluice"');
   return { status: entry.http, headers, head: open(members), withRetry: new Map() };
+}
+
+const limitedCodes: ReadonlySet<string> = new Set([
+  'RATE_LIMITED',
+  'WAITING_ROOM',
+  'ACCEPTED_LATER',
+]);
+
+/** Did a limit say this, and not the request's own fault or a part that is away? */
+function isLimited({ code, ruleId }: Refusal): boolean {
+  return limitedCodes.has(code) || (code === 'CHALLENGE_REQUIRED' && ruleId !== undefined);
 }
 
 function outcomeTemplate(code: Answer['code'], outcome: Outcome, status?: number): Template {

@@ -16,7 +16,8 @@ import type { GatewayContext } from './context.ts';
 import { routeDeadlineMs, within } from './deadline.ts';
 import { Credentials } from './credentials.ts';
 import { requestHead } from './head.ts';
-import { limitedCall } from './limited.ts';
+import { allowedMethods } from './allowed-methods.ts';
+import { limitedCall, standingLimits } from './limited.ts';
 import type { Call, RouteReply, RouteSpec } from './route.ts';
 import { serveStream } from './stream.ts';
 import { invalidBody } from './submission.ts';
@@ -218,9 +219,10 @@ function addRoute(
     url: route.path.replaceAll(/\{(\w+)\}/g, ':$1'),
     handler: async (request, reply) => {
       reply.hijack();
-      const said = await serve(request);
+      const limited = limitedCall(context, request.raw, route.limits);
+      const said = await serve(request, limited);
       exits.set(request.raw, exitOf(route.operationId, said));
-      write(context, reply, said);
+      write(context, reply, said, limited);
     },
   });
 }
@@ -229,17 +231,16 @@ function addRoute(
 function routeServer(
   context: GatewayContext,
   route: RouteSpec,
-): (request: FastifyRequest) => Promise<RouteReply> {
+): (request: FastifyRequest, limited: LimitedCall) => Promise<RouteReply> {
   const { deps } = context;
   const checkParams = route.params === undefined ? undefined : checkerOf(route.params);
   const checkBody =
     route.body === undefined || route.rawBody === true ? undefined : checkerOf(route.body);
 
-  return async (fastifyRequest) => {
+  return async (fastifyRequest, limited) => {
     const request = fastifyRequest.raw;
     const nowUs = deps.clock.monoUs();
     const nowMs = deps.clock.wallMs();
-    const limited = limitedCall(context, request, route.limits);
     const { address } = limited;
     const { settings } = deps;
     const credentials = new Credentials(request, settings.proxies, settings.secure ?? false);
@@ -451,14 +452,22 @@ function exitOf(stage: string, said: RouteReply): Exit {
   return { stage, decision: failed ? 'fail' : 'reject', reason: said.reason };
 }
 
-function write(context: GatewayContext, reply: FastifyReply, said: RouteReply): void {
+function write(
+  context: GatewayContext,
+  reply: FastifyReply,
+  said: RouteReply,
+  limited: LimitedCall,
+): void {
+  const { exchanges, renderer, deps } = context;
+  const request = reply.request.raw;
   if ('decision' in said) {
-    answerReply(context, reply, said);
+    const answer = renderer.refusal(said, deps.clock.wallMs());
+    exchanges.write(request, reply.raw, standingLimits(deps.limits, limited, said, answer));
     return;
   }
   if ('stream' in said) {
     const target = serveStream(reply.raw);
-    if (reply.request.raw.method !== 'HEAD') return said.stream(target);
+    if (request.method !== 'HEAD') return said.stream(target);
     target.start();
     return target.end();
   }
@@ -466,29 +475,22 @@ function write(context: GatewayContext, reply: FastifyReply, said: RouteReply): 
   const extra = said.headers ?? jsonHeaders.slice(2);
   const cookies = (said.cookies ?? []).flatMap((cookie) => ['Set-Cookie', cookie]);
   const headers = said.headers === jsonHeaders ? jsonHeaders : [...type, ...extra];
-  context.exchanges.write(reply.request.raw, reply.raw, {
+  const answer = {
     status: said.status,
     headers: [...headers, ...cookies],
     body: said.body === undefined ? '' : JSON.stringify(said.body),
-  });
+  };
+  // What anybody may keep and give to others says nothing of one caller.
+  const kept = extra.some((value) => value.startsWith('public,'));
+  exchanges.write(
+    request,
+    reply.raw,
+    kept ? answer : standingLimits(deps.limits, limited, undefined, answer),
+  );
 }
 
 function answerReply(context: GatewayContext, reply: FastifyReply, refusal: Refusal): void {
   reply.hijack();
   const { renderer, deps, exchanges } = context;
   exchanges.write(reply.request.raw, reply.raw, renderer.refusal(refusal, deps.clock.wallMs()));
-}
-
-/** Path → the methods that it takes, for `Allow`; undefined for a path that nobody serves. */
-function allowedMethods(routes: readonly RouteSpec[]): (url: string) => string | undefined {
-  const rows = routes.map((route) => ({
-    method: route.method,
-    pattern: new RegExp(`^${route.path.replaceAll(/\{\w+\}/g, '[^/]+')}$`),
-  }));
-  rows.push({ method: 'GET', pattern: /^\/openapi\.json$/ });
-  return (url) => {
-    const path = url.split('?', 1)[0] ?? '';
-    const methods = rows.filter((row) => row.pattern.test(path)).map((row) => row.method);
-    return methods.length === 0 ? undefined : [...new Set(methods)].join(', ');
-  };
 }

@@ -14,7 +14,7 @@ import type { LimitedCall } from '../pipeline/limited-request.ts';
 import type { GatewayContext } from './context.ts';
 import { Credentials } from './credentials.ts';
 import { routeDeadlineMs, within } from './deadline.ts';
-import { limitedCall } from './limited.ts';
+import { limitedCall, standingLimits } from './limited.ts';
 import { noSuchActivity, noSuchEntry } from './refusals.ts';
 import { HttpSubmission, invalidBody } from './submission.ts';
 
@@ -104,29 +104,29 @@ export class HotLane {
   #submit(request: IncomingMessage, response: ServerResponse, pathId: string): void {
     const { pipeline } = this.#context;
     const submission = new HttpSubmission(this.#context, request, response, pathId);
-    const { arrivedUs } = submission;
     this.#context.exchanges.begin(request, response);
     const verdict = pipeline.run(submission);
     if (verdict instanceof Promise) {
       verdict.then(
-        (later) => this.#answerSubmit(request, response, later, arrivedUs),
+        (later) => this.#answerSubmit(request, response, later, submission),
         (error: unknown) => this.#broken(request, response, error),
       );
       return;
     }
-    this.#answerSubmit(request, response, verdict, arrivedUs);
+    this.#answerSubmit(request, response, verdict, submission);
   }
 
   #answerSubmit(
     request: IncomingMessage,
     response: ServerResponse,
     verdict: Verdict,
-    arrivedUs: number,
+    { arrivedUs, limited }: HttpSubmission,
   ): void {
     const { deps, renderer } = this.#context;
     if (verdict.code === 'SECKILL_QUEUED') deps.onAdmitted?.(deps.clock.monoUs() - arrivedUs);
     else deps.onTurnedAway?.(deps.clock.monoUs() - arrivedUs);
-    this.#send(request, response, renderer.verdict(verdict, deps.clock.wallMs()));
+    const answer = renderer.verdict(verdict, deps.clock.wallMs());
+    this.#send(request, response, standingLimits(deps.limits, limited, verdict, answer));
   }
 
   #status(request: IncomingMessage, response: ServerResponse, url: string): void {
@@ -139,11 +139,8 @@ export class HotLane {
       const nowMs = deps.clock.wallMs();
       const { said, decision, reason } = statusAnswer(answer);
       deps.ledger.left('status', decision, reason);
-      this.#send(
-        request,
-        response,
-        'state' in said ? renderer.outcome(said, nowMs) : renderer.refusal(said, nowMs),
-      );
+      const body = 'state' in said ? renderer.outcome(said, nowMs) : renderer.refusal(said, nowMs);
+      this.#send(request, response, standingLimits(deps.limits, limited, said, body));
     };
     const refused = this.#statusAsked(request, url, limited, leave);
     if (refused !== undefined) leave(refused);
@@ -246,7 +243,7 @@ export class HotLane {
     deps.ledger.arrived();
     const leave = (said: StandingResult | Refusal): void => {
       deps.limits.end(limited);
-      this.#answerStanding(request, response, said);
+      this.#answerStanding(request, response, limited, said);
     };
     const late = 'decision' in result ? undefined : deps.limits.budget(limited);
     if (late instanceof Promise) {
@@ -264,12 +261,14 @@ export class HotLane {
   #answerStanding(
     request: IncomingMessage,
     response: ServerResponse,
+    limited: LimitedCall,
     result: StandingResult | Refusal,
   ): void {
     const { deps, renderer } = this.#context;
     if ('kind' in result && result.kind === 'standing') {
       deps.ledger.left('standing', 'handle', 'standing');
-      this.#send(request, response, renderer.json(200, result.standing));
+      const answer = renderer.json(200, result.standing);
+      this.#send(request, response, standingLimits(deps.limits, limited, undefined, answer));
       return;
     }
     const refusal =
@@ -277,7 +276,8 @@ export class HotLane {
         ? result
         : refuse(result.kind === 'unknown_activity' ? noSuchActivity : noSuchEntry);
     deps.ledger.left('standing', 'reject', refusal.reason);
-    this.#send(request, response, renderer.refusal(refusal, deps.clock.wallMs()));
+    const answer = renderer.refusal(refusal, deps.clock.wallMs());
+    this.#send(request, response, standingLimits(deps.limits, limited, refusal, answer));
   }
 
   #credentials(request: IncomingMessage): Credentials {

@@ -1,6 +1,8 @@
 import type { IncomingMessage } from 'node:http';
+import type { Refusal } from '../core/decision.ts';
 import { LimitedCall } from '../pipeline/limited-request.ts';
-import type { RouteName } from '../pipeline/limits.ts';
+import type { LimitedRequest, PathLimits, RouteName } from '../pipeline/limits.ts';
+import type { HttpAnswer } from './answer.ts';
 import { addressOf, type GatewayContext } from './context.ts';
 import { headerText } from './head.ts';
 
@@ -31,4 +33,22 @@ export function limitedCall(
     },
     limits,
   );
+}
+
+/**
+ * The answer, with where the limits that counted the request stand now. A limit that refused has said
+ * its own. @param said what is answered, as far as it may be a refusal.
+ */
+export function standingLimits(
+  limits: Pick<PathLimits, 'headers'>,
+  limited: LimitedRequest | undefined,
+  said: object | undefined,
+  answer: HttpAnswer,
+): HttpAnswer {
+  if (limited === undefined || (said as Partial<Refusal> | undefined)?.headers !== undefined) {
+    return answer;
+  }
+  const more = limits.headers(limited);
+  if (more.length === 0) return answer;
+  return { ...answer, headers: [...answer.headers, ...more.flat()] };
 }

@@ -5,7 +5,7 @@ import {
   type TrustedProxies,
 } from '../core/limit/address.ts';
 import type { HeaderList, LimitStanding } from '../core/limit/headers.ts';
-import { rateLimitHeaders, retryAfterHeader } from '../core/limit/headers.ts';
+import { rateLimitHeaders, retryAfterHeader, wholeAgainUs } from '../core/limit/headers.ts';
 import { exactWaitMs, instanceSpreadMs, sharedSpreadMs, spreadWaitMs } from '../core/limit/hint.ts';
 import { milli } from '../core/limit/rate.ts';
 import type { RequestFacts } from '../core/rules/facts.ts';
@@ -116,7 +116,7 @@ export class RateLimiter<Request, Response = unknown> {
   #decide(request: Request, plain: PlainRequest): Verdict | Promise<Verdict> {
     const { world } = this.#settings;
     const facts = this.#factsOf(request, plain);
-    const sink = newSink(true);
+    const sink = newSink({ degrades: true, charges: true });
     for (const [at, stage] of ruleStages.entries()) {
       if (this.#engine.needsStore(stage, facts)) {
         return this.#decideFrom(at, request, facts, sink);
@@ -154,7 +154,7 @@ export class RateLimiter<Request, Response = unknown> {
       finished: (status) => {
         giveBack(sink.holds);
         const failed = status >= 400;
-        if (failed ? skipFailedRequests : skipSuccessfulRequests) giveBack(sink.charges);
+        if (failed ? skipFailedRequests : skipSuccessfulRequests) giveBack(sink.charges ?? []);
       },
     };
   }
@@ -291,7 +291,9 @@ function infoOf(
     limit: most,
     used: Math.max(0, most - remaining),
     remaining,
-    resetTime: new Date(nowMs + Math.min(8.64e14, Math.ceil(tightest.fullUs / 1000))),
+    resetTime: new Date(
+      nowMs + Math.min(8.64e14, Math.ceil((tightest.fullUs ?? wholeAgainUs(limit)) / 1000)),
+    ),
     degraded,
   };
 }
@@ -317,6 +319,8 @@ function detailOf({ ruleId, reason }: RuleRefusal): string {
       return `limit "${ruleId}" needs to know who is asking, and the request does not say`;
     case 'ceiling':
       return 'this process takes no more for the moment';
+    case 'early':
+      return `the turn that limit "${ruleId}" gave has not come`;
     case 'store_away':
       return `limit "${ruleId}" cannot be checked at the moment`;
   }

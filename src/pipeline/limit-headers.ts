@@ -1,5 +1,7 @@
-import { rateLimitHeaders } from '../core/limit/headers.ts';
+import { type HeaderList, rateLimitHeaders } from '../core/limit/headers.ts';
 import type { LimitSpec } from '../core/limit/algorithm.ts';
+import { milli } from '../core/limit/rate.ts';
+import type { RuleStanding } from '../core/rules/sink.ts';
 import type { LimitRefusal } from './limits.ts';
 
 /** Different waits whose headers are kept per rule; hints are told in whole seconds. */
@@ -26,4 +28,19 @@ export function refusedHeaders(
     }
     return headers;
   };
+}
+
+/** The same of a request that was let through: every limit that counted it, as it stands now. */
+export function admittedHeaders(standings: readonly RuleStanding[]): HeaderList {
+  if (standings.length === 0) return [];
+  return rateLimitHeaders(
+    'draft-10',
+    standings.map(({ rule, limit, leftMilli, waitUs, fullUs }) => ({
+      name: rule.id,
+      limit,
+      // One that had no room, and let the request past, has nothing left.
+      leftMilli: waitUs > 0 ? Math.min(leftMilli, milli - 1) : leftMilli,
+      fullUs,
+    })),
+  );
 }

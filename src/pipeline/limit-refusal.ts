@@ -18,6 +18,9 @@ export function limitRefusals(stage: StageName, detail: string): (by: LimitRefus
       if (fixed.size < rememberedRulesMax || fixed.has(ruleId)) fixed.set(ruleId, known);
     }
     const refusal = refuse(known.refusal, by.retryAfterMs, by.headers);
+    if (answer === 'accept_later' || answer === 'challenge') {
+      return by.extra === undefined ? refusal : { ...refusal, extra: by.extra };
+    }
     if (answer !== 'queue' && by.activityId === undefined) return refusal;
     return { ...refusal, extra: whereToStand(by) };
   };
@@ -49,6 +52,22 @@ function fixedOf(by: LimitRefusal, stage: StageName, detail: string): FixedRefus
       code: 'WAITING_ROOM',
       reason: 'waiting_room',
       detail: 'more are here than can be served now; keep your place, and come back when told',
+    };
+  }
+  if (by.answer === 'accept_later') {
+    return {
+      ...base,
+      code: 'ACCEPTED_LATER',
+      reason: 'accepted_later',
+      detail: 'a place ahead is yours: send the same again with its ticket when its time has come',
+    };
+  }
+  if (by.answer === 'challenge') {
+    return {
+      ...base,
+      code: 'CHALLENGE_REQUIRED',
+      reason: 'rate_limited',
+      detail: 'past this limit each request costs an answer: send the same again with it, or wait',
     };
   }
   const limited = { ...base, code: 'RATE_LIMITED' } as const;

@@ -1,5 +1,7 @@
 import type { Risk, routeNames } from '../core/rules/model.ts';
 import type { RequestFacts } from '../core/rules/facts.ts';
+import type { HeaderList } from '../core/limit/headers.ts';
+import type { RuleReason } from '../core/rules/live.ts';
 import type { DecisionSink } from '../core/rules/sink.ts';
 import type { Scope } from '../wire/codes.ts';
 
@@ -23,6 +25,11 @@ export interface PathLimits {
    * request that no limit has seen, changes nothing.
    */
   end(request: LimitedRequest): void;
+  /**
+   * `RateLimit` and `RateLimit-Policy` of a request that no limit refused: where each of them that
+   * counted it stands now. Empty where none did, or none can say.
+   */
+  headers(request: LimitedRequest): HeaderList;
   /** How suspect a caller is, by its signs. */
   risk(caller: Caller): Risk;
   /** A pass that nobody here signed came from this address. */
@@ -64,11 +71,16 @@ export interface LimitRefusal {
   /** Earliest useful moment, ms from now, at least 1. Exact where the counter is the caller's own. */
   readonly retryAfterMs: number;
   /** `RateLimit` and `RateLimit-Policy`, ready to send. */
-  readonly headers?: readonly (readonly [name: string, value: string])[];
+  readonly headers?: HeaderList;
   /** Why; `limit` when absent. */
-  readonly reason?: 'limit' | 'penalty' | 'absent_key' | 'ceiling' | 'store_away';
-  /** `queue` points to the waiting room instead; `reject` when absent. */
-  readonly answer?: 'reject' | 'queue';
+  readonly reason?: RuleReason;
+  /**
+   * What is answered instead of a plain no; `reject` when absent. `queue` points to the waiting room,
+   * `accept_later` gives a place ahead, `challenge` something to be answered first.
+   */
+  readonly answer?: 'reject' | 'queue' | 'accept_later' | 'challenge';
+  /** More members of the answer, in wire form: a ticket, a challenge. */
+  readonly extra?: Readonly<Record<string, unknown>> | undefined;
   /** Where to stand meanwhile, where that is known. */
   readonly activityId?: string | undefined;
 }
@@ -80,6 +92,7 @@ export const noLimits: PathLimits = {
   person: () => undefined,
   budget: () => undefined,
   end: () => undefined,
+  headers: () => [],
   risk: () => 'low',
   forged: () => undefined,
 };

@@ -1,14 +1,16 @@
-import { giveBack, newSink } from '../core/rules/sink.ts';
 import type { LimitSpec } from '../core/limit/algorithm.ts';
+import type { HeaderList } from '../core/limit/headers.ts';
 import { exactWaitMs, instanceSpreadMs, sharedSpreadMs, spreadWaitMs } from '../core/limit/hint.ts';
 import type { RuleEngine } from '../core/rules/engine.ts';
 import type { RuleRefusal } from '../core/rules/live.ts';
 import type { KeyPart, Risk, Rule, RuleSet } from '../core/rules/model.ts';
 import { riskAssessor, type RiskSigns } from '../core/rules/risk.ts';
+import { giveBack, type Later, newSink } from '../core/rules/sink.ts';
 import type { RuleStage } from '../core/rules/stage.ts';
 import type { Clock } from '../ports/clock.ts';
 import type { Scope } from '../wire/codes.ts';
-import { refusedHeaders } from './limit-headers.ts';
+import { challengeHeader, type LimitDesk, RequestVouchers, ticketHeader } from './limit-desk.ts';
+import { admittedHeaders, refusedHeaders } from './limit-headers.ts';
 import type { Caller, LimitedRequest, LimitRefusal, PathLimits } from './limits.ts';
 import { RetrySpread } from './health.ts';
 import { RetryBook } from './retry-book.ts';
@@ -19,6 +21,8 @@ export interface RuleLimitsOptions {
   readonly clock: Clock;
   /** Spreads the hints of shared counters. */
   readonly random: { float(): number };
+  /** Gives out tickets and challenges. Without it a rule that needs one is an error. */
+  readonly desk?: LimitDesk;
 }
 
 /**
@@ -32,6 +36,7 @@ const sharedLeastMs = 500;
 export class RuleLimits implements PathLimits {
   readonly #engine: RuleEngine;
   readonly #clock: Clock;
+  readonly #desk: LimitDesk | undefined;
   readonly #spread: RetrySpread;
   readonly #headers = new WeakMap<LimitSpec, ReturnType<typeof refusedHeaders>>();
   readonly #retries = new RetryBook();
@@ -42,6 +47,7 @@ export class RuleLimits implements PathLimits {
   constructor(options: RuleLimitsOptions) {
     this.#engine = options.engine;
     this.#clock = options.clock;
+    this.#desk = options.desk;
     this.#spread = new RetrySpread(options.random);
   }
 
@@ -76,6 +82,10 @@ export class RuleLimits implements PathLimits {
   end(request: LimitedRequest): void {
     const holds = request.sink?.holds;
     if (holds !== undefined && holds.length > 0) giveBack(holds);
+  }
+
+  headers(request: LimitedRequest): HeaderList {
+    return request.sink === undefined ? [] : admittedHeaders(request.sink.standings);
   }
 
   risk(caller: Caller): Risk {
@@ -128,27 +138,87 @@ export class RuleLimits implements PathLimits {
   ): LimitRefusal | undefined {
     this.#prepare(stage, request);
     const refusal = this.#engine.decide(stage, request, nowUs, nowMs, request.sink);
-    return refusal === undefined ? undefined : this.#say(refusal, stage, request);
+    return this.#answer(refusal, stage, request);
   }
 
   async #askShared(request: LimitedRequest): Promise<LimitRefusal | undefined> {
     this.#prepare('budget', request);
     const now = () => ({ us: this.#clock.monoUs(), ms: this.#clock.wallMs() });
     const refusal = await this.#engine.decideShared('budget', request, now, request.sink);
-    return this.#remember(
-      request,
-      refusal === undefined ? undefined : this.#say(refusal, 'budget', request),
-    );
+    return this.#remember(request, this.#answer(refusal, 'budget', request));
   }
 
   #prepare(stage: RuleStage, request: LimitedRequest): void {
     const traits = this.#traitsNow();
-    if (traits.sinks) request.sink ??= newSink(true);
+    request.sink ??= newSink({
+      degrades: true,
+      vouchers: traits.vouchers ? this.#vouchersOf(request) : undefined,
+    });
     if (stage === 'budget' && traits.reserves) request.retry = this.#isRetry(request);
+  }
+
+  #vouchersOf(request: LimitedRequest): RequestVouchers {
+    if (this.#desk === undefined) {
+      throw new TypeError(
+        'found rules that challenge or accept later; allowed without a desk: others',
+      );
+    }
+    return this.#desk.vouchersOf(request, () => this.#clock.wallMs());
+  }
+
+  /** What the engine said of one stage, as the path hears it. */
+  #answer(
+    refusal: RuleRefusal | undefined,
+    stage: RuleStage,
+    request: LimitedRequest,
+  ): LimitRefusal | undefined {
+    const { sink } = request;
+    const vouchers = sink?.vouchers;
+    if (vouchers instanceof RequestVouchers) {
+      vouchers.settle(refusal === undefined);
+      const { later } = sink ?? {};
+      if (refusal === undefined && later !== undefined) {
+        return this.#placeAhead(later, vouchers, stage, request);
+      }
+    }
+    return refusal === undefined ? undefined : this.#say(refusal, stage, request);
+  }
+
+  /** A place was taken: the caller comes back for it. */
+  #placeAhead(
+    later: Later,
+    vouchers: RequestVouchers,
+    stage: RuleStage,
+    request: LimitedRequest,
+  ): LimitRefusal | undefined {
+    const [first] = later.places;
+    const desk = this.#desk;
+    if (first === undefined || desk === undefined) return undefined;
+    const nowMs = this.#clock.wallMs();
+    const ticket = desk.ticket(later, vouchers.paid, request.route, nowMs);
+    const retryAfterMs = Math.max(1, ticket.notBeforeMs - nowMs);
+    return acceptedLater(first.rule, stage, retryAfterMs, ticket);
+  }
+
+  #challengeOf(
+    { rule, parts, reason }: RuleRefusal,
+    request: LimitedRequest,
+  ): LimitRefusal['extra'] {
+    const desk = this.#desk;
+    if (rule?.onLimit !== 'challenge' || reason !== 'limit' || desk === undefined) return undefined;
+    const vouchers = request.sink?.vouchers;
+    const why = vouchers instanceof RequestVouchers ? vouchers.whyNot : 'none';
+    const challenge = desk.challenge(rule, parts, request, why, this.#clock.wallMs());
+    return { challenge, answer_header: challengeHeader };
   }
 
   #say(refusal: RuleRefusal, stage: RuleStage, request: LimitedRequest): LimitRefusal {
     const { rule, ruleId, reason, waitUs, own, limit } = refusal;
+    const vouchers = request.sink?.vouchers;
+    if (reason === 'early' && rule !== undefined && vouchers instanceof RequestVouchers) {
+      const { ticket } = vouchers;
+      if (ticket !== undefined) return acceptedLater(rule, stage, exactWaitMs(waitUs), ticket);
+    }
     const retryAfterMs = own ? exactWaitMs(waitUs) : this.#hintMs(waitUs, rule);
     let headers = this.#headers.get(limit);
     if (headers === undefined) {
@@ -156,6 +226,7 @@ export class RuleLimits implements PathLimits {
       this.#headers.set(limit, headers);
     }
     const shared = rule !== undefined && rule.scope !== 'instance';
+    const extra = rule?.onLimit === 'challenge' ? this.#challengeOf(refusal, request) : undefined;
     // One shape for all of them: this is made for every refused request of a flood.
     return {
       scope: rule === undefined ? 'instance' : scopeOf(rule, stage),
@@ -163,7 +234,8 @@ export class RuleLimits implements PathLimits {
       retryAfterMs,
       headers: headers(retryAfterMs),
       reason,
-      answer: rule?.onLimit === 'queue' ? 'queue' : 'reject',
+      answer: extra !== undefined ? 'challenge' : rule?.onLimit === 'queue' ? 'queue' : 'reject',
+      extra,
       // A shared budget that is used up points to where one can stand meanwhile.
       activityId: shared || rule?.onLimit === 'queue' ? request.activity : undefined,
     };
@@ -187,10 +259,31 @@ export class RuleLimits implements PathLimits {
   }
 }
 
+/** A place ahead is theirs: when, and what to bring along. */
+function acceptedLater(
+  rule: Rule,
+  stage: RuleStage,
+  retryAfterMs: number,
+  ticket: { readonly text: string; readonly notBeforeMs: number; readonly expiresAtMs: number },
+): LimitRefusal {
+  return {
+    scope: scopeOf(rule, stage),
+    ruleId: rule.id,
+    retryAfterMs,
+    answer: 'accept_later',
+    extra: {
+      ticket: ticket.text,
+      ticket_header: ticketHeader,
+      not_before: new Date(ticket.notBeforeMs).toISOString(),
+      expires_at: new Date(ticket.expiresAtMs).toISOString(),
+    },
+  };
+}
+
 interface Traits {
   readonly set: RuleSet;
-  /** Some rule holds, delays or degrades. */
-  readonly sinks: boolean;
+  /** Some rule gives out tickets or challenges. */
+  readonly vouchers: boolean;
   /** Some rule keeps a part for retries. */
   readonly reserves: boolean;
   /** Absent where no rule asks for the risk. */
@@ -199,7 +292,7 @@ interface Traits {
 
 const noTraits: Traits = {
   set: { version: 0, groups: new Map(), risk: { prefixes: [] }, rules: [] },
-  sinks: false,
+  vouchers: false,
   reserves: false,
   assess: undefined,
 };
@@ -208,10 +301,7 @@ function traitsOf(set: RuleSet): Traits {
   const { rules } = set;
   return {
     set,
-    sinks: rules.some(
-      ({ limit, onLimit }) =>
-        limit.algorithm === 'concurrency' || onLimit === 'delay' || onLimit === 'degrade',
-    ),
+    vouchers: rules.some(({ onLimit }) => onLimit === 'challenge' || onLimit === 'accept_later'),
     reserves: rules.some(({ reserve }) => reserve !== undefined),
     assess: rules.some(({ match }) => match.risk !== undefined)
       ? riskAssessor(set.risk)

@@ -4,7 +4,7 @@ import { type Priority, Reads } from './reads.ts';
 import { RetryBucket, type RetryLimits } from './retry.ts';
 import { Submission, type Wish } from './submission.ts';
 import { type ClientCounts, Telemetry } from './telemetry.ts';
-import { type Answer, makeTransport } from './transport.ts';
+import { type Answer, makeTransport, type SolveChallenge, ticketIn } from './transport.ts';
 import { type Watch, type WatchOptions, watchStanding } from './watch.ts';
 import { type WorkOptions, solveWork } from './work.ts';
 
@@ -64,11 +64,17 @@ export interface ClientOptions {
   readonly env: ClientEnvironment;
   /** Absent where cookies say who asks. */
   readonly userToken?: () => string | undefined;
+  /** Answers what a room or a limit asks; without it `CHALLENGE_REQUIRED` is told as it is. */
+  readonly solveChallenge?: SolveChallenge;
   readonly onTelemetry?: (counts: Readonly<ClientCounts>) => void;
 }
 
+/** How often a change is sent again for a place that was taken for it, and how far ahead that may be, ms. */
+const comebacksMax = 3;
+const comebackMaxMs = 60_000;
+
 export function createClient(options: ClientOptions): Client {
-  const { env, baseUrl = '', userToken } = options;
+  const { env, baseUrl = '', userToken, solveChallenge } = options;
   const entryTokens = new Map<string, string>();
   const bearer = (): Readonly<Record<string, string>> => {
     const token = userToken?.();
@@ -80,6 +86,7 @@ export function createClient(options: ClientOptions): Client {
     { env, bucket: new RetryBucket(), telemetry, reads },
     baseUrl,
     bearer,
+    solveChallenge,
   );
 
   const read = async (path: string, priority: Priority): Promise<Result<unknown>> => {
@@ -96,7 +103,17 @@ export function createClient(options: ClientOptions): Client {
     body?: unknown,
   ): Promise<Result<unknown>> => {
     telemetry.add('intents');
-    return resultOf(await transport.call(method, path, body));
+    let answer = await transport.call(method, path, body);
+    for (let n = 0; n < comebacksMax; n += 1) {
+      if (answer.kind === 'lost' || ticketIn(answer.body) === undefined) break;
+      const { retryAfterMs } = answer;
+      if (retryAfterMs > comebackMaxMs) break;
+      await new Promise<void>((resolve) => {
+        env.after(retryAfterMs, resolve);
+      });
+      answer = await transport.call(method, path, body);
+    }
+    return resultOf(answer);
   };
 
   return {
@@ -167,7 +184,8 @@ function resultOf(answer: Answer): Result<unknown> {
   if (answer.kind === 'lost')
     return { ok: false, status: 0, code: 'NETWORK', retryAfterMs: 0, problem: null };
   const { status, body, retryAfterMs } = answer;
-  if (status < 300) return { ok: true, status, value: body };
+  // A place ahead is no success yet.
+  if (status < 300 && ticketIn(body) === undefined) return { ok: true, status, value: body };
   const { code } = (body ?? {}) as { code?: unknown };
   return {
     ok: false,

@@ -30,6 +30,20 @@ export interface Transport {
   ): Promise<Answer>;
 }
 
+/** What `CHALLENGE_REQUIRED` asks to be answered. */
+export interface Challenge {
+  readonly kind: string;
+  readonly token: string;
+  readonly bits: number;
+  readonly url: string | null;
+}
+
+/** Answers a challenge, or gives up on it. */
+export type SolveChallenge = (challenge: Challenge) => Promise<string | undefined>;
+
+/** Requests with a place ahead that this client remembers. */
+const ticketsMax = 100;
+
 /** A request without an answer for so long is lost, ms. */
 const answerMs = 10_000;
 
@@ -37,46 +51,88 @@ export function makeTransport(
   parts: Pick<Transport, 'env' | 'bucket' | 'telemetry' | 'reads'>,
   base: string,
   credentials: () => Readonly<Record<string, string>>,
+  solve?: SolveChallenge,
 ): Transport {
   const { env } = parts;
+  /** Method and path → the ticket for its place. Only this client keeps the request. */
+  const tickets = new Map<string, string>();
+
+  const attempt: Transport['call'] = async (method, path, body, headers = {}, signal) => {
+    parts.telemetry.add('requests');
+    const abort = new AbortController();
+    const cancel = env.after(answerMs, () => abort.abort());
+    const stop = (): void => abort.abort();
+    signal?.addEventListener('abort', stop);
+    try {
+      const reply = await env.fetch(base + path, {
+        method,
+        headers: {
+          accept: 'application/json',
+          ...credentials(),
+          ...(body === undefined ? {} : { 'content-type': 'application/json' }),
+          ...headers,
+        },
+        ...(body === undefined ? {} : { body: JSON.stringify(body) }),
+        signal: abort.signal,
+      });
+      const content = reply.status === 204 ? null : await reply.json();
+      if (reply.status < 500) parts.bucket.success();
+      return {
+        kind: 'reply',
+        status: reply.status,
+        retryAfterMs: retryHintMs(reply, content),
+        body: content,
+      };
+    } catch {
+      // Refused, reset, cut off, too late, or no JSON: whether it arrived is not known.
+      return { kind: 'lost' };
+    } finally {
+      cancel();
+      signal?.removeEventListener('abort', stop);
+    }
+  };
+
   return {
     ...parts,
     newRequestId: () => `req_${env.token()}`,
     async call(method, path, body, headers = {}, signal) {
-      parts.telemetry.add('requests');
-      const abort = new AbortController();
-      const cancel = env.after(answerMs, () => abort.abort());
-      const stop = (): void => abort.abort();
-      signal?.addEventListener('abort', stop);
-      try {
-        const reply = await env.fetch(base + path, {
-          method,
-          headers: {
-            accept: 'application/json',
-            ...credentials(),
-            ...(body === undefined ? {} : { 'content-type': 'application/json' }),
-            ...headers,
-          },
-          ...(body === undefined ? {} : { body: JSON.stringify(body) }),
-          signal: abort.signal,
-        });
-        const content = reply.status === 204 ? null : await reply.json();
-        if (reply.status < 500) parts.bucket.success();
-        return {
-          kind: 'reply',
-          status: reply.status,
-          retryAfterMs: retryHintMs(reply, content),
-          body: content,
-        };
-      } catch {
-        // Refused, reset, cut off, too late, or no JSON: whether it arrived is not known.
-        return { kind: 'lost' };
-      } finally {
-        cancel();
-        signal?.removeEventListener('abort', stop);
+      const name = `${method} ${path}`;
+      const ticket = tickets.get(name);
+      tickets.delete(name);
+      const own = ticket === undefined ? headers : { ...headers, 'sluice-ticket': ticket };
+      let answer = await attempt(method, path, body, own, signal);
+      const asked = solve === undefined ? undefined : challengeIn(answer);
+      const solved = asked === undefined ? undefined : await solve?.(asked.challenge);
+      if (asked !== undefined && solved !== undefined) {
+        answer = asked.inHeader
+          ? await attempt(method, path, body, { ...own, 'sluice-challenge': solved }, signal)
+          : await attempt(method, path, { ...Object(body), challenge: solved }, own, signal);
       }
+      const next = answer.kind === 'lost' ? ticket : ticketIn(answer.body);
+      if (next !== undefined && tickets.size < ticketsMax) tickets.set(name, next);
+      return answer;
     },
   };
+}
+
+/** A place that was taken for this request, when that is what the answer says. */
+export function ticketIn(body: unknown): string | undefined {
+  const { code, ticket } = Object(body) as { code?: unknown; ticket?: unknown };
+  return code === 'ACCEPTED_LATER' && typeof ticket === 'string' ? ticket : undefined;
+}
+
+/** A limit takes the answer in a header, the room in the body. */
+function challengeIn(
+  answer: Answer,
+): { readonly challenge: Challenge; readonly inHeader: boolean } | undefined {
+  if (answer.kind === 'lost') return undefined;
+  const body = Object(answer.body) as {
+    code?: unknown;
+    challenge?: unknown;
+    answer_header?: unknown;
+  };
+  if (body.code !== 'CHALLENGE_REQUIRED' || typeof body.challenge !== 'object') return undefined;
+  return { challenge: body.challenge as Challenge, inHeader: body.answer_header !== undefined };
 }
 
 /** The exact hint where the body has one, else the header's whole seconds. */

@@ -61,6 +61,7 @@ export const codes = {
   SECKILL_SOLD_OUT: entry(200, 'outcome', 'STOP', false, 'Sold out'),
   REQUEST_REPLAYED: entry(200, 'outcome', 'POLL', false, 'This request reserved before'),
   WAITING_ROOM: entry(202, 'problem', 'RETRY_LATER', true, 'Wait in the room, then try again'),
+  ACCEPTED_LATER: entry(202, 'problem', 'RETRY_LATER', true, 'A place was taken; come back for it'),
   INVALID_ARGUMENT: entry(400, 'problem', 'STOP', false, 'Body or parameter is wrong'),
   REQUEST_ID_CONFLICT: entry(400, 'problem', 'STOP', false, 'Request id reserved other content'),
   UNAUTHENTICATED: entry(401, 'problem', 'SIGN_IN', false, 'No valid user token'),

@@ -206,6 +206,17 @@ export const WaitingRoomBody = Type.Object({
   activities_path: Type.Optional(Type.String()),
 });
 
+/** Past a limit that gives places ahead: nothing done yet, and what to bring along when. */
+export const AcceptedLaterBody = Type.Object({
+  ...ProblemBody.properties,
+  status: Type.Literal(202),
+  code: Type.Literal('ACCEPTED_LATER'),
+  ticket: Type.String(),
+  ticket_header: Type.Literal('Sluice-Ticket'),
+  not_before: Instant,
+  expires_at: Instant,
+});
+
 const SkuBody = Type.Object(
   {
     sku_id: Id,

@@ -1,15 +1,13 @@
 import { afterEach, describe, expect, test } from 'vitest';
-import { parseRate } from '../../src/core/limit/rate.ts';
-import { RuleEngine } from '../../src/core/rules/engine.ts';
 import { judgeRules } from '../../src/core/rules/judge.ts';
-import { routeAnswers, routeNames } from '../../src/core/rules/model.ts';
 import { readRules } from '../../src/core/rules/read.ts';
-import type { SharedLimits } from '../../src/core/rules/shared.ts';
-import { RuleLimits } from '../../src/pipeline/rule-limits.ts';
-import { UnavailableError } from '../../src/ports/errors.ts';
-import { MemoryBudgetStore } from '../../src/stores/limits/memory-budget-store.ts';
-import { openShop, type Shop, sku } from '../support/shop.ts';
-import { SeededRandom, World } from '../support/world.ts';
+import {
+  openRuledShop,
+  ruledContext,
+  type RuledShopOptions,
+  submitTo,
+} from '../support/ruled-shop.ts';
+import { type Shop, sku } from '../support/shop.ts';
 
 /** Rules on the path of a running gateway: what the caller sees of each answer. */
 let shop: Shop | undefined;
@@ -21,49 +19,12 @@ afterEach(async () => {
   expect(ran.ledger.residual()).toBe(0);
 });
 
-async function open(
-  rules: object,
-  options: { away?: boolean; settings?: Parameters<typeof openShop>[0] } = {},
-): Promise<Shop> {
-  const { set, problems } = readRules(rules);
-  expect([...problems, ...judgeRules(set, context).problems]).toEqual([]);
-  const clock = new World();
-  const store = new MemoryBudgetStore({ clock, timers: clock, hashSeed: [1, 2] });
-  const away = (): Promise<never> => Promise.reject(new UnavailableError('away'));
-  const shared: SharedLimits = {
-    lease: () => {
-      throw new Error('no rule of these tests leases');
-    },
-    take: options.away === true ? away : (checks) => store.take(checks),
-    giveBack: (checks) => store.giveBack(checks),
-    isStoreFailure: (error) => error instanceof UnavailableError,
-  };
-  const engine = new RuleEngine({ hashSeed: [1, 2], shared }, 0);
-  engine.apply(set, 0);
-  const limits = new RuleLimits({ engine, clock, random: new SeededRandom('rules') });
-  shop = await openShop({ ...options.settings, limits });
+async function open(rules: object, options: RuledShopOptions = {}): Promise<Shop> {
+  shop = await openRuledShop(rules, options);
   return shop;
 }
 
-const context = {
-  routes: routeNames,
-  answers: routeAnswers,
-  maxInstances: 1,
-  ceiling: parseRate('1000/s'),
-};
-
-function submit(at: Shop, name: string, requestId = name): Promise<Response> {
-  return fetch(`${at.url}/v1/seckill/${at.path}/submit`, {
-    method: 'POST',
-    headers: { ...at.buyer(name).headers, 'content-type': 'application/json' },
-    body: JSON.stringify({
-      request_id: requestId,
-      activity_id: sku.activityId,
-      sku_id: sku.skuId,
-      quantity: 1,
-    }),
-  });
-}
+const submit = submitTo;
 
 const ask = (at: Shop, path: string, headers: Record<string, string> = {}): Promise<Response> =>
   fetch(at.url + path, { headers });
@@ -226,14 +187,16 @@ test.each([
   ['queue', 'facts'],
   ['delay', 'submit'],
   ['degrade', 'submit'],
-  ['challenge', 'join'],
-  ['accept_later', 'submit'],
+  ['challenge', 'facts'],
+  ['accept_later', 'callback'],
 ])('%s on %s is refused before it could be promised', (answer, route) => {
   const limit =
-    answer === 'delay' ? { algorithm: 'leaky_bucket', rate: '1/s', max_wait: '1s' } : once;
+    answer === 'delay' || answer === 'accept_later'
+      ? { algorithm: 'leaky_bucket', rate: '1/s', max_wait: '1s' }
+      : once;
   const { set, problems } = readRules([{ id: 'r', match: { route }, limit, on_limit: answer }]);
   expect(problems).toEqual([]);
-  const found = judgeRules(set, context).problems.map(({ path, found: what, allowed }) => [
+  const found = judgeRules(set, ruledContext).problems.map(({ path, found: what, allowed }) => [
     path.at(-1),
     `${what} | ${allowed}`,
   ]);

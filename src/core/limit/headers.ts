@@ -23,8 +23,8 @@ export interface LimitStanding {
   readonly name: string;
   readonly limit: LimitSpec;
   readonly leftMilli: number;
-  /** Until everything is left again. */
-  readonly fullUs: number;
+  /** Until everything is left again; absent where that is not known. */
+  readonly fullUs?: number | undefined;
   /** For a limit that refuses: what `Retry-After` says, ms. */
   readonly retryAfterMs?: number;
 }
@@ -74,9 +74,10 @@ function draft10(standings: readonly LimitStanding[]): HeaderList {
     const unit = limit.algorithm === 'concurrency' ? ';qu="concurrent-requests"' : '';
     return `${text(name)};q=${quotaOf(limit)}${unit}${window === undefined ? '' : `;w=${window}`}`;
   });
-  const states = standings.map(
-    (standing) => `${text(standing.name)};r=${remainingOf(standing)};t=${resetSeconds(standing)}`,
-  );
+  const states = standings.map((standing) => {
+    const reset = knowsReset(standing) ? `;t=${resetSeconds(standing)}` : '';
+    return `${text(standing.name)};r=${remainingOf(standing)}${reset}`;
+  });
   return [
     ['RateLimit-Policy', policies.join(', ')],
     ['RateLimit', states.join(', ')],
@@ -117,9 +118,25 @@ function remainingOf({ leftMilli }: LimitStanding): number {
   return Math.max(0, Math.floor(leftMilli / milli));
 }
 
-/** Seconds until the quota is whole again, and never before `Retry-After`. */
-function resetSeconds({ fullUs, retryAfterMs }: LimitStanding): number {
-  const full = fullUs >= neverUs ? waitMaxMs / 1000 : Math.ceil(fullUs / 1e6);
+/** The longest that a used limit takes to be whole again, µs; 0 where time has nothing to do with it. */
+export function wholeAgainUs(limit: LimitSpec): number {
+  return (windowSeconds(limit) ?? 0) * 1e6;
+}
+
+const knowsReset = ({ fullUs, retryAfterMs }: LimitStanding): boolean =>
+  fullUs !== undefined || retryAfterMs !== undefined;
+
+/**
+ * Seconds until the quota is whole again, and never before `Retry-After`. Where it is not known, the
+ * older fields, which cannot leave it out, get the longest that it can be.
+ */
+function resetSeconds({ limit, fullUs, retryAfterMs }: LimitStanding): number {
+  const full =
+    fullUs === undefined
+      ? (windowSeconds(limit) ?? 1)
+      : fullUs >= neverUs
+        ? waitMaxMs / 1000
+        : Math.ceil(fullUs / 1e6);
   const least = retryAfterMs === undefined ? 0 : retryAfterSeconds(retryAfterMs);
   return Math.min(999_999_999_999_999, Math.max(full, least));
 }

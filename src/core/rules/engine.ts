@@ -12,11 +12,13 @@ import {
   keptShare,
   Live,
   note,
+  noteExact,
   probeLease,
   type RuleReason,
   type RuleRefusal,
   slotOf,
   storeAway,
+  usePlace,
 } from './live.ts';
 import { costOf, inForce, mismatchOfPlace, mismatchOfRest, resolveKey } from './matching.ts';
 import type { Rule, RuleSet } from './model.ts';
@@ -160,6 +162,7 @@ export class RuleEngine {
           own: false,
           onLimit: 'reject',
           rule: undefined,
+          parts: [],
           limit,
         };
       }
@@ -202,7 +205,7 @@ export class RuleEngine {
     if (first.refusing !== undefined) return this.decide(stage, facts, us, ms, sink);
     const exact = this.#exactOf(stage, facts, us, ms);
     const [enforced, shadows] = [exact.filter(isEnforced), exact.filter((one) => !isEnforced(one))];
-    const refusal = await this.#takeExact(shared, enforced, us);
+    const refusal = await this.#takeExact(shared, enforced, us, sink);
     for (const one of shadows) await this.#takeShadow(shared, one);
     if (refusal !== undefined) return refusal;
     const later = now();
@@ -264,12 +267,19 @@ export class RuleEngine {
       if (!inForce(live.rule, nowMs) || mismatchOfRest(live.rule.match, facts) !== undefined) {
         continue;
       }
-      const why = this.#probe(live, facts, nowUs);
+      let why = this.#probe(live, facts, nowUs);
       asked.push(live);
-      if (live.waitUs === 0 || live.rule.mode === 'shadow') continue;
-      if (live.rule.onLimit === 'degrade' && sink?.degrades === true) {
-        sink.degradedBy = live.rule.id;
+      const { rule } = live;
+      if (why === 'limit' && rule.onLimit === 'accept_later' && rule.mode === 'enforce') {
+        why = usePlace(live, sink?.vouchers?.place(rule, live.parts));
+      }
+      if (live.waitUs === 0 || rule.mode === 'shadow') continue;
+      if (rule.onLimit === 'degrade' && sink?.degrades === true) {
+        sink.degradedBy = rule.id;
         continue;
+      }
+      if (why === 'limit' && rule.onLimit === 'challenge') {
+        if (sink?.vouchers?.answered(rule, live.parts) === true) continue;
       }
       if (refusing === undefined || live.waitUs > refusing.waitUs) {
         refusing = live;
@@ -287,6 +297,7 @@ export class RuleEngine {
     live.costMilli = costOf(rule.cost, facts);
     live.lease = undefined;
     live.unmetered = false;
+    live.waited = false;
     if (absent.length > 0 && rule.absent === 'refuse') {
       live.waitUs = neverUs;
       return 'absent_key';
@@ -332,6 +343,7 @@ export class RuleEngine {
     shared: SharedLimits,
     exact: readonly Exact[],
     nowUs: number,
+    sink: DecisionSink | undefined,
   ): Promise<RuleRefusal | undefined> {
     if (exact.length === 0) return undefined;
     let reply: ExactReply;
@@ -342,6 +354,7 @@ export class RuleEngine {
       return storeAway(exact);
     }
     const refused = exact[reply.refusedBy];
+    if (sink !== undefined) noteExact(exact, reply, sink.standings);
     if (reply.waitUs === 0 || refused === undefined) {
       for (const { live } of exact) live.admitted += 1;
       return undefined;
@@ -372,8 +385,9 @@ export class RuleEngine {
       live.penalties += 1;
       this.#options.onPenalty?.(rule, live.parts);
     }
-    const limit = live.counter.limitOf(live.parts);
-    return { ruleId: rule.id, reason, waitUs, own, onLimit: rule.onLimit, rule, limit };
+    const { parts } = live;
+    const limit = live.counter.limitOf(parts);
+    return { ruleId: rule.id, reason, waitUs, own, onLimit: rule.onLimit, rule, parts, limit };
   }
 
   /** Rules of the stage that route and method do not exclude, widest first. */

@@ -92,7 +92,7 @@ test('named values and suspects are explained as what they are', () => {
   expect(suspect.risk).toBe('high');
   expect(suspect.rules.find(({ id }) => id === 'suspects')).toMatchObject({
     applies: true,
-    answer: '403 CHALLENGE_REQUIRED',
+    answer: '403 CHALLENGE_REQUIRED, and past the rule with the answer',
   });
   const word = (fromTrustedProxy: boolean) =>
     explain(set, { ...request, fromTrustedProxy, headers: { 'X-Risk': 'medium' } }).risk;

@@ -211,11 +211,11 @@ function answerOf(rule: Rule): string {
     case 'delay':
       return 'held back until its turn, then 429 past max_wait';
     case 'challenge':
-      return '403 CHALLENGE_REQUIRED';
+      return '403 CHALLENGE_REQUIRED, and past the rule with the answer';
     case 'degrade':
       return 'a cheaper answer, marked as such';
     case 'accept_later':
-      return '202 with a status to ask';
+      return '202 ACCEPTED_LATER with a ticket for the next free place, then 429 past max_wait';
   }
 }
 

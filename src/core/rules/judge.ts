@@ -185,17 +185,18 @@ function instanceLimits(set: RuleSet): number[] {
 function judgeWaiting(rule: Rule, set: RuleSet, say: Say): void {
   const { limit, onLimit } = rule;
   const waits = limit.algorithm === 'leaky_bucket' && limit.maxWaitUs > 0;
-  if (onLimit === 'delay' && !waits) {
-    say('on_limit', `delay of a ${limit.algorithm}`, 'leaky_bucket with a max_wait above 0');
+  if ((onLimit === 'delay' || onLimit === 'accept_later') && !waits) {
+    say('on_limit', `${onLimit} of a ${limit.algorithm}`, 'leaky_bucket with a max_wait above 0');
   }
-  if (waits && onLimit !== 'delay') {
-    say('on_limit', `${onLimit} with a max_wait`, 'delay, or max_wait 0s');
+  if (waits && onLimit !== 'delay' && onLimit !== 'accept_later') {
+    say('on_limit', `${onLimit} with a max_wait`, 'delay, accept_later, or max_wait 0s');
   }
-  if (waits && reachesSubmit(rule.match, set)) {
+  // A place ahead holds nothing open: only a held connection has no business in submit.
+  if (waits && onLimit !== 'accept_later' && reachesSubmit(rule.match, set)) {
     say(
       'limit',
       'waiting on routes that may be submit',
-      'routes other than submit, or max_wait 0s',
+      'routes other than submit, on_limit accept_later, or max_wait 0s',
     );
   }
   if (waits && rule.scope !== 'instance') {
@@ -207,8 +208,8 @@ function judgeWaiting(rule: Rule, set: RuleSet, say: Say): void {
 function judgeAnswer(rule: Rule, set: RuleSet, context: RuleContext, say: Say): void {
   const { routes, answers } = context;
   const { onLimit } = rule;
-  if (onLimit === 'degrade' && rule.scope === 'exact') {
-    say('on_limit', 'degrade on scope exact', 'scope instance or lease, or reject');
+  if ((onLimit === 'degrade' || onLimit === 'challenge') && rule.scope === 'exact') {
+    say('on_limit', `${onLimit} on scope exact`, 'scope instance or lease, or reject');
   }
   if (routes === undefined || answers === undefined || onLimit === 'reject') return;
   const can = routes.filter((route) => answers[route]?.includes(onLimit) === true);

@@ -4,12 +4,19 @@ import type { WaitUs } from '../limit/token-bucket.ts';
 import type { RuleCounter } from './counter.ts';
 import type { RequestFacts } from './facts.ts';
 import type { OnLimit, Rule } from './model.ts';
-import type { ExactCheck, LeasedBudget } from './shared.ts';
-import type { DecisionSink, RuleStanding } from './sink.ts';
+import type { ExactCheck, ExactReply, LeasedBudget } from './shared.ts';
+import type { DecisionSink, RuleStanding, Vouchers } from './sink.ts';
 import { type RuleStage, stageOf } from './stage.ts';
 
 /** Why a request was refused. */
-export type RuleReason = 'limit' | 'penalty' | 'absent_key' | 'ceiling' | 'store_away';
+export type RuleReason =
+  | 'limit'
+  | 'penalty'
+  | 'absent_key'
+  | 'ceiling'
+  | 'store_away'
+  /** A place was taken before, and its turn has not come. */
+  | 'early';
 
 /** A refusal: which rule, for how long, and how the caller is to be answered. */
 export interface RuleRefusal {
@@ -20,6 +27,8 @@ export interface RuleRefusal {
   readonly own: boolean;
   readonly onLimit: OnLimit;
   readonly rule: Rule | undefined;
+  /** The counter that refused, by its key. */
+  readonly parts: readonly string[];
   /** The limit that refused: the rule's own, that of a named value, or the ceiling. */
   readonly limit: LimitSpec;
 }
@@ -40,8 +49,10 @@ export class Live {
   waitUs: WaitUs = 0;
   /** Where it is spent from, when not from the counter. */
   lease: LeasedBudget | undefined;
-  /** Nothing in this process is charged: the store answers, or a policy lets it through. */
+  /** Nothing in this process is charged: the store answers, or the request was let past the rule. */
   unmetered = false;
+  /** Its turn has been waited for already, on another instance. */
+  waited = false;
 
   constructor(counter: RuleCounter) {
     this.counter = counter;
@@ -130,6 +141,7 @@ export function storeAway(exact: readonly Exact[]): RuleRefusal | undefined {
     own: false,
     onLimit: rule.onLimit,
     rule,
+    parts: closed.parts,
     limit: rule.limit,
   };
 }
@@ -152,12 +164,20 @@ export function charge(live: Live, nowUs: number, sink: DecisionSink | undefined
     throw new Error(`rule ${rule.id} holds places, and nobody gives them back`);
   }
   // A charge of the shared overflow bucket is nobody's own: it is not given back.
-  if (!viaOverflow && sink !== undefined) {
-    (holds ? sink.holds : sink.charges).push({ counter, parts, costMilli, chargedUs });
+  if (!viaOverflow && sink !== undefined && (holds || sink.charges !== undefined)) {
+    (holds ? sink.holds : sink.charges)?.push({ counter, parts, costMilli, chargedUs });
   }
   if (rule.mode !== 'enforce') return;
   live.admitted += 1;
-  if (sink !== undefined) sink.delayUs = Math.max(sink.delayUs, counter.delayUs);
+  const { delayUs } = counter;
+  if (sink === undefined || delayUs === 0 || live.waited) return;
+  if (rule.onLimit !== 'accept_later') {
+    sink.delayUs = Math.max(sink.delayUs, delayUs);
+    return;
+  }
+  sink.later ??= { delayUs: 0, places: [] };
+  sink.later.delayUs = Math.max(sink.later.delayUs, delayUs);
+  sink.later.places.push({ rule, parts });
 }
 
 /** Share of the burst that this request must leave for others, thousandths. */
@@ -169,10 +189,47 @@ export function keptShare(rule: Rule, facts: RequestFacts): number {
 
 export function note(asked: readonly Live[], standings: RuleStanding[]): void {
   for (const { rule, counter, waitUs, lease, unmetered } of asked) {
-    // Of a leased or exact limit only a part is known here: nothing is said rather than half of it.
+    // Of a leased limit only a part is known here: nothing is said rather than half of it. What is
+    // exact has been noted when the store answered.
     if (rule.mode !== 'enforce' || lease !== undefined || unmetered) continue;
     const { limit } = counter;
     const [leftMilli, fullUs] = [counter.leftMilli(), counter.fullUs()];
     standings.push({ rule, limit, leftMilli, waitUs, fullUs });
   }
+}
+
+/** What the store said of exact limits: what is left of each, and, where that follows, until when. */
+export function noteExact(
+  exact: readonly Exact[],
+  reply: ExactReply,
+  standings: RuleStanding[],
+): void {
+  const refused = reply.waitUs > 0;
+  for (const [at, { live, check }] of exact.entries()) {
+    const leftMilli = reply.leftMilli[at];
+    // Of a refusal only the limit that refused is sure to have been asked.
+    if (leftMilli === undefined || (refused && at !== reply.refusedBy)) continue;
+    const { limit } = check;
+    const fullUs = refillUs(limit, leftMilli);
+    standings.push({ rule: live.rule, limit, leftMilli, waitUs: reply.waitUs, fullUs });
+  }
+}
+
+/** Until a bucket with so much left is full; other algorithms depend on what the store keeps to itself. */
+function refillUs(limit: LimitSpec, leftMilli: number): number | undefined {
+  if (limit.algorithm !== 'token_bucket' || limit.rate.tokensMilli === 0) return undefined;
+  const missing = Math.max(0, limit.burstMilli - leftMilli);
+  return Math.ceil((missing / limit.rate.tokensMilli) * limit.rate.periodUs);
+}
+
+/** What a place that the caller has taken before changes of the rule's own answer. */
+export function usePlace(live: Live, place: ReturnType<Vouchers['place']>): RuleReason {
+  live.waited = place === 'waited';
+  if (place === 'paid') {
+    live.waitUs = 0;
+    live.unmetered = true;
+  }
+  if (typeof place !== 'number') return 'limit';
+  live.waitUs = place;
+  return 'early';
 }

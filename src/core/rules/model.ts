@@ -150,17 +150,18 @@ export const routeNames = [
  * - `queue` points to the waiting room: where one goes who was about to buy.
  * - `delay` holds a connection: never in submit, and not where millions ask.
  * - `degrade` tells what was known last, without asking the stock.
- * - `challenge` is asked for by a room (`room.challenge`), and `accept_later` needs somebody who keeps
- *   the request: nothing on this path does.
+ * - `challenge` asks for a proof of work, and `accept_later` gives a place ahead with a ticket: where
+ *   the caller is a program that can bring either back. A payment provider is none, and what is shown
+ *   to everybody (facts, pages) is for nobody in particular.
  */
 export const routeAnswers: Readonly<Record<string, readonly OnLimit[]>> = {
-  submit: ['reject', 'queue'],
-  pass: ['reject', 'queue', 'delay'],
-  join: ['reject', 'delay'],
-  session: ['reject', 'delay'],
-  order: ['reject', 'delay'],
-  cancel: ['reject', 'delay'],
-  pay: ['reject', 'delay'],
+  submit: ['reject', 'queue', 'challenge', 'accept_later'],
+  pass: ['reject', 'queue', 'delay', 'challenge', 'accept_later'],
+  join: ['reject', 'delay', 'challenge', 'accept_later'],
+  session: ['reject', 'delay', 'challenge', 'accept_later'],
+  order: ['reject', 'delay', 'challenge', 'accept_later'],
+  cancel: ['reject', 'delay', 'challenge', 'accept_later'],
+  pay: ['reject', 'delay', 'challenge', 'accept_later'],
   callback: ['reject', 'delay'],
   facts: ['reject', 'delay', 'degrade'],
   page: ['reject', 'delay'],

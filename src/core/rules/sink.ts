@@ -8,17 +8,39 @@ export interface DecisionSink {
   readonly standings: RuleStanding[];
   /** Places taken under `concurrency` rules: to be given back with `giveBack`, once, come what may. */
   readonly holds: RuleCharge[];
-  /** Charges of all other rules: given back where the request turns out not to count. */
-  readonly charges: RuleCharge[];
-  /** How long the request has to be held back before it goes on, µs: the longest of its pacing rules. */
+  /** Charges of all other rules, for callers that may give them back when the request does not count. */
+  readonly charges: RuleCharge[] | undefined;
+  /** How long the request has to be held back before it goes on, µs: the longest of its `delay` rules. */
   delayUs: number;
   /**
    * Set by callers that have a cheaper answer: a rule with `on_limit: degrade` that has no room then
    * names itself in `degradedBy` and stands in the way of nothing, so that the other rules of its
    * stage are still asked and charged. Without it, such a rule refuses as any other.
    */
-  readonly degrades?: true;
-  degradedBy?: string;
+  readonly degrades: boolean;
+  degradedBy: string | undefined;
+  /** What the caller brings along to be let past a rule; absent where nobody can check it. */
+  readonly vouchers: Vouchers | undefined;
+  /** Set when rules of this stage took a place that lies ahead: the request is to come back for it. */
+  later: Later | undefined;
+}
+
+/** A place under `accept_later` rules: taken now, to be used after so long. */
+export interface Later {
+  delayUs: number;
+  readonly places: { readonly rule: Rule; readonly parts: readonly string[] }[];
+}
+
+/** What a caller may bring along. Asked only about rules that give such a thing out. */
+export interface Vouchers {
+  /**
+   * Has this counter's place been waited for already? `paid`: it was taken here, so nothing more is
+   * charged. `waited`: it was taken on another instance; here it is charged, and not waited for again. A
+   * number: its turn comes after so many µs.
+   */
+  place(rule: Rule, parts: readonly string[]): 'paid' | 'waited' | number | undefined;
+  /** Has the challenge of this rule been answered? Asked only when the rule has no room. */
+  answered(rule: Rule, parts: readonly string[]): boolean;
 }
 
 export interface RuleCharge {
@@ -28,10 +50,39 @@ export interface RuleCharge {
   readonly chargedUs: number;
 }
 
-/** @param degrades see `DecisionSink.degrades` */
-export function newSink(degrades = false): DecisionSink {
-  const sink = { standings: [], holds: [], charges: [], delayUs: 0 };
-  return degrades ? { ...sink, degrades } : sink;
+/** Written out as a class: one is made for every request, and a shape that varies costs more than it. */
+class Sink implements DecisionSink {
+  readonly standings: RuleStanding[] = [];
+  readonly holds: RuleCharge[] = [];
+  readonly charges: RuleCharge[] | undefined;
+  readonly degrades: boolean;
+  readonly vouchers: Vouchers | undefined;
+  delayUs = 0;
+  degradedBy: string | undefined = undefined;
+  later: Later | undefined = undefined;
+
+  constructor(
+    degrades: boolean,
+    charges: RuleCharge[] | undefined,
+    vouchers: Vouchers | undefined,
+  ) {
+    this.degrades = degrades;
+    this.charges = charges;
+    this.vouchers = vouchers;
+  }
+}
+
+export interface SinkOptions {
+  /** See `DecisionSink.degrades`. */
+  readonly degrades?: boolean;
+  /** Charges may be given back. */
+  readonly charges?: boolean;
+  readonly vouchers?: Vouchers | undefined;
+}
+
+export function newSink(options: SinkOptions = {}): DecisionSink {
+  const { degrades = false, charges = false, vouchers } = options;
+  return new Sink(degrades, charges ? [] : undefined, vouchers);
 }
 
 /** Takes charges back, and forgets them, so that saying it twice changes nothing. */
@@ -48,6 +99,6 @@ export interface RuleStanding {
   readonly limit: Rule['limit'];
   readonly leftMilli: number;
   readonly waitUs: WaitUs;
-  /** Until everything is left again. */
-  readonly fullUs: number;
+  /** Until everything is left again; absent where the store that counts does not say. */
+  readonly fullUs: number | undefined;
 }

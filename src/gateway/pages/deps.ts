@@ -114,6 +114,8 @@ export interface PageSubmit {
   readonly activityId: string;
   readonly skuId: string;
   readonly quantity: number;
+  /** For a place that an earlier try of this request took. */
+  readonly ticket?: string;
 }
 
 export interface PageOutcome {
@@ -126,6 +128,8 @@ export interface PageOutcome {
   readonly payBeforeMs: number | null;
   readonly nextPollAfterMs: number;
   readonly retryAfterMs?: number;
+  /** To be sent along with the next try. */
+  readonly ticket?: string;
   /** Live orders that use up the person's limit (ALREADY_PURCHASED). */
   readonly liveOrderIds?: readonly string[];
 }

@@ -73,6 +73,7 @@ export function registerSubmitRoutes(app: FastifyInstance, deps: PagesDeps): voi
       const sku = findSku(sale, form?.sku?.[0]);
       const requestId = asId(form?.request_id?.[0]);
       const quantity = asQuantity(form?.quantity?.[0]);
+      const ticket = form?.ticket?.[0];
       if (sku === undefined || requestId === undefined || quantity === undefined)
         return badForm(page, `/a/${activityId}/room`);
       const who = await page.person();
@@ -100,6 +101,7 @@ export function registerSubmitRoutes(app: FastifyInstance, deps: PagesDeps): voi
             activityId,
             skuId: sku.skuId,
             quantity,
+            ...(ticket === undefined ? {} : { ticket }),
           },
           page.connection,
         );

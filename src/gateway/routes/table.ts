@@ -1,5 +1,6 @@
 import { Type } from 'typebox';
 import {
+  AcceptedLaterBody,
   OutcomeBody,
   PathParams,
   RequestParams,
@@ -25,7 +26,10 @@ const hotRoutes: readonly RouteSpec[] = [
     params: PathParams,
     body: SubmitRequest,
     auth: 'user',
-    answers: { 200: OutcomeBody, 202: Type.Union([OutcomeBody, WaitingRoomBody]) },
+    answers: {
+      200: OutcomeBody,
+      202: Type.Union([OutcomeBody, WaitingRoomBody, AcceptedLaterBody]),
+    },
   },
   {
     method: 'GET',

@@ -39,6 +39,8 @@ function explain(w: Words, outcome: PageOutcome): readonly [string, string] {
     case 'ALREADY_PURCHASED':
       return [w.alreadyHeading, w.alreadyText];
     case 'RATE_LIMITED':
+    case 'ACCEPTED_LATER':
+    case 'CHALLENGE_REQUIRED':
     case 'SYSTEM_OVERLOADED':
       return [w.busyHeading, w.busyText];
     case 'TOKEN_EXPIRED':
@@ -78,12 +80,13 @@ function waitLine(view: View, outcome: PageOutcome): HtmlValue {
 function next(view: View, sale: PageActivity, skuId: string, outcome: PageOutcome): Html | null {
   const w = view.words;
   const base = `/a/${sale.activity.activityId}`;
+  const { ticket } = outcome;
   const orders = outcome.liveOrderIds ?? [];
   if (orders.length > 0)
     return html`<ul class="links">${orders.slice(0, 20).map((id) => html`<li><a class="button quiet" href="/orders/${id}">${w.alreadyOrder}</a></li>`)}</ul>`;
   if (isPending(outcome)) return null;
   if (outcome.nextAction === 'RETRY_LATER')
-    return html`<form method="post" action="${base}/submit" data-once><input type="hidden" name="sku" value="${skuId}"><input type="hidden" name="request_id" value="${outcome.requestId}"><input type="hidden" name="quantity" value="${outcome.quantity}"><p class="actions"><button class="button" type="submit">${w.tryAgain}</button></p></form>`;
+    return html`<form method="post" action="${base}/submit" data-once><input type="hidden" name="sku" value="${skuId}"><input type="hidden" name="request_id" value="${outcome.requestId}"><input type="hidden" name="quantity" value="${outcome.quantity}">${ticket !== undefined && html`<input type="hidden" name="ticket" value="${ticket}">`}<p class="actions"><button class="button" type="submit">${w.tryAgain}</button></p></form>`;
   const room = outcome.nextAction === 'REJOIN';
   return html`<p class="actions"><a class="button quiet" href="${base}${room && '/room'}">${room ? w.roomTitle : w.back}</a></p>`;
 }
