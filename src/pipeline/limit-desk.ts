@@ -118,6 +118,7 @@ export class LimitDesk {
       userId: counterName(rule, parts),
       bits,
       challengeId: newId(random, 'ch'),
+      issuedAtMs: nowMs,
       expiresAtMs,
     });
     const expires = new Date(expiresAtMs).toISOString();
