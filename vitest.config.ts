@@ -19,6 +19,8 @@ export default defineConfig({
             'bench/**/*.test.ts',
           ],
           testTimeout: 30_000,
+          // By default one processor is left idle, which on a small machine is half of them.
+          maxWorkers: '100%',
         },
       },
       {
