@@ -1,6 +1,8 @@
 import type { AdminCommand } from '../control/admin/deps.ts';
-import type { SkuKey } from '../core/activity.ts';
+import type { Activity, SkuKey } from '../core/activity.ts';
+import { idPattern } from '../core/bounds.ts';
 import type { Reconciliation, ReconcileReport } from '../workers/reconciliation.ts';
+import { lastsMaxMs, opensInMaxMs } from './rehearsals.ts';
 import { type RoomActs, roomCommands } from './room-commands.ts';
 
 /** What the command line asks of a running server beside the console's own actions. */
@@ -10,6 +12,8 @@ export interface AdminCommandsParts {
   /** Rebuilds one SKU's inventory from the durable side. */
   readonly rebuild: (sku: SkuKey, who: string, why: string) => Promise<void>;
   readonly rooms: RoomActs;
+  /** Makes a copy of a sale that opens so long from now. @throws RangeError for what is not allowed */
+  readonly rehearse: (activityId: string, opensInMs: number, lastsMs: number) => Promise<Activity>;
 }
 
 export function adminCommands(parts: AdminCommandsParts): readonly AdminCommand[] {
@@ -47,7 +51,49 @@ export function adminCommands(parts: AdminCommandsParts): readonly AdminCommand[
         return { rebuilt };
       },
     },
+    {
+      name: 'rehearse',
+      role: 'operator',
+      changes: true,
+      async run(input) {
+        const copy = await parts.rehearse(...rehearsalOf(input));
+        const iso = (atMs: number): string => new Date(atMs).toISOString();
+        return {
+          activity_id: copy.activityId,
+          rehearsal_of: copy.rehearsalOf,
+          opens_at: iso(copy.opensAtMs),
+          closes_at: iso(copy.closesAtMs),
+        };
+      },
+    },
     ...roomCommands(parts.rooms),
+  ];
+}
+
+/** Which sale, and when: `{activity_id, opens_in_ms?, lasts_ms?}`. */
+function rehearsalOf(input: unknown): [string, number, number] {
+  const given = (input ?? {}) as Readonly<Record<string, unknown>>;
+  for (const name of Object.keys(given)) {
+    if (!['activity_id', 'opens_in_ms', 'lasts_ms', 'reason'].includes(name)) {
+      throw new RangeError(`found "${name}"; allowed: activity_id, opens_in_ms, lasts_ms`);
+    }
+  }
+  const { activity_id: activityId } = given;
+  if (typeof activityId !== 'string' || !idPattern.test(activityId)) {
+    const found = JSON.stringify(activityId) ?? 'nothing';
+    throw new RangeError(`activity_id: found ${found}; allowed is the id of a sale`);
+  }
+  const span = (name: string, low: number, high: number, fallback: number): number => {
+    const value = given[name] ?? fallback;
+    if (typeof value === 'number' && Number.isInteger(value) && value >= low && value <= high) {
+      return value;
+    }
+    throw new RangeError(`${name}: found ${JSON.stringify(value)}; allowed: ${low} to ${high}`);
+  };
+  return [
+    activityId,
+    span('opens_in_ms', 0, opensInMaxMs, 60_000),
+    span('lasts_ms', 10_000, lastsMaxMs, 600_000),
   ];
 }
 

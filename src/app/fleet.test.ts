@@ -79,7 +79,7 @@ describe('a fleet', () => {
       broadcast: air.broadcast(),
       instance,
       roles,
-      activities: [{ activityId: 'show' }],
+      activities: () => [{ activityId: 'show' }],
       skus: () => [sku],
       clock: world,
       timers: world,

@@ -32,7 +32,7 @@ export interface FleetParts {
   readonly broadcast: Broadcast;
   readonly instance: string;
   readonly roles: readonly Role[];
-  readonly activities: readonly { readonly activityId: string }[];
+  readonly activities: () => readonly { readonly activityId: string }[];
   readonly skus: () => readonly SkuKey[];
   readonly clock: Clock;
   readonly timers: Timers;
@@ -180,7 +180,7 @@ export class Fleet {
     const { activities, skus, roles, onError } = this.#parts;
     const gateway = roles.includes('gateway');
     const wanted: [string, number][] = [];
-    for (const { activityId } of activities) {
+    for (const { activityId } of activities()) {
       wanted.push([`release/${activityId}`, releaseMaxAgeMs]);
     }
     for (const sku of skus()) {

@@ -154,7 +154,11 @@ export function pageServices(
       settings.secure === true ||
       (headerOf(connection, 'x-forwarded-proto') === 'https' &&
         settings.proxies.contains(connection.remoteAddress)),
-    activities: () => deps.activities.list().map(pageActivity),
+    activities: () =>
+      deps.activities
+        .list()
+        .filter(({ rehearsalOf }) => rehearsalOf === undefined)
+        .map(pageActivity),
     activity(activityId) {
       const activity = deps.activities.get(activityId);
       return activity === undefined ? undefined : pageActivity(activity);

@@ -55,7 +55,7 @@ export class Rooms implements RoomSwitches {
   readonly #measures = new RoomMeasures();
   /** None while another process leads. */
   #loops: ReadonlyMap<string, RoomLoop> = new Map();
-  readonly #byId: ReadonlyMap<string, Activity>;
+  #byId: ReadonlyMap<string, Activity>;
 
   constructor(parts: RoomsParts) {
     this.#parts = parts;
@@ -88,35 +88,59 @@ export class Rooms implements RoomSwitches {
 
   /** This process runs the rooms. Resolves when every room has a release state, or has said why not. */
   async lead(): Promise<void> {
-    const { activities, admission, clock, timers, random, leads, onError } = this.#parts;
     // New loops each time: what an earlier term knew may be long out of date.
     this.#loops = new Map(
-      activities.map((activity) => [
-        activity.activityId,
-        new RoomLoop({
-          store: admission,
-          clock,
-          timers,
-          random,
-          activity: () => activity,
-          signals: () => this.#signalsOf(activity),
-          publish: (state) => {
-            this.#states.accept(state);
-            this.#parts.onPublished?.(state);
-          },
-          ...(leads === undefined ? {} : { leads }),
-          onError: (error) => onError(`room ${activity.activityId}`, error),
-        }),
-      ]),
+      [...this.#byId].map(([activityId, activity]) => [activityId, this.#loopOf(activity)]),
     );
+    await Promise.all([...this.#loops].map(([activityId, loop]) => this.#begin(activityId, loop)));
+  }
+
+  /** These activities from now on: rooms of new ones open here, rooms of gone ones end. */
+  async serve(activities: readonly Activity[]): Promise<void> {
+    this.#byId = new Map(activities.map((activity) => [activity.activityId, activity]));
+    const { leads } = this;
+    const [kept, ended] = [new Map<string, RoomLoop>(), [] as RoomLoop[]];
     for (const [activityId, loop] of this.#loops) {
-      try {
-        await loop.runOnce();
-      } catch (error) {
-        this.#parts.onError(`room ${activityId}`, error);
-      }
-      loop.start();
+      if (this.#byId.has(activityId)) kept.set(activityId, loop);
+      else ended.push(loop);
     }
+    const begun = new Map<string, RoomLoop>();
+    if (leads) {
+      for (const [activityId, activity] of this.#byId) {
+        if (!kept.has(activityId)) begun.set(activityId, this.#loopOf(activity));
+      }
+    }
+    this.#loops = new Map([...kept, ...begun]);
+    await Promise.all(ended.map((loop) => loop.stop()));
+    await Promise.all([...begun].map(([activityId, loop]) => this.#begin(activityId, loop)));
+  }
+
+  #loopOf(activity: Activity): RoomLoop {
+    const { admission, clock, timers, random, leads, onError } = this.#parts;
+    return new RoomLoop({
+      store: admission,
+      clock,
+      timers,
+      random,
+      activity: () => activity,
+      signals: () => this.#signalsOf(activity),
+      publish: (state) => {
+        this.#states.accept(state);
+        this.#parts.onPublished?.(state);
+      },
+      ...(leads === undefined ? {} : { leads }),
+      onError: (error) => onError(`room ${activity.activityId}`, error),
+    });
+  }
+
+  async #begin(activityId: string, loop: RoomLoop): Promise<void> {
+    try {
+      await loop.runOnce();
+    } catch (error) {
+      this.#parts.onError(`room ${activityId}`, error);
+    }
+    // Meanwhile another process may have taken over, or the rehearsal be gone.
+    if (this.#loops.get(activityId) === loop) loop.start();
   }
 
   /** Another process runs them, or none. Resolves once the turns under way have ended. */
@@ -135,11 +159,11 @@ export class Rooms implements RoomSwitches {
     return this.#loops.size > 0;
   }
 
-  /** Rooms without a release state to act on, in words. */
+  /** Rooms of the configuration without a release state to act on, in words. */
   unready(): readonly string[] {
-    return [...this.#byId.keys()]
-      .filter((activityId) => this.#states.fresh(activityId) === undefined)
-      .map((activityId) => `room ${activityId} has no fresh release state`);
+    return this.#parts.activities
+      .filter(({ activityId }) => this.#states.fresh(activityId) === undefined)
+      .map(({ activityId }) => `room ${activityId} has no fresh release state`);
   }
 
   isWaveRevoked(activityId: string, wave: number): boolean {

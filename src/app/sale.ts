@@ -6,7 +6,6 @@ import { type Mode, modes } from '../core/overload/mode.ts';
 import { passVerifier } from '../pipeline/pass-verifier.ts';
 import { ActivityPaths } from '../pipeline/path-index.ts';
 import type { PassVerifier } from '../pipeline/stages/06-identify.ts';
-import type { ActivityDirectory } from '../pipeline/activities.ts';
 import { RequestStatus } from '../pipeline/request-status.ts';
 import { ReserveBatcher, type Trouble } from '../pipeline/reserve-batcher.ts';
 import { epochIsSoldOut, readSnapshot, SoldOutFlags } from '../pipeline/sold-out-flags.ts';
@@ -24,6 +23,7 @@ import { allRoles, type Role } from './roles.ts';
 import { RoomNews } from './room-news.ts';
 import { Rooms, type RoomsParts } from './rooms.ts';
 import { SaleWorkers } from './sale-workers.ts';
+import { ServedActivities } from './served.ts';
 
 /**
  * One deployment's sales, put together: everything between the HTTP server and the stores. Real time,
@@ -89,7 +89,8 @@ const drainLookMs = 50;
 const lookEveryMs = 500;
 
 export class Sale {
-  readonly activities: ActivityDirectory;
+  /** What is on sale here, rehearsals included. */
+  readonly activities: ServedActivities;
   readonly flags: SoldOutFlags;
   readonly batcher: ReserveBatcher;
   readonly status: RequestStatus;
@@ -117,8 +118,16 @@ export class Sale {
     this.#parts = parts;
     this.#roles = parts.roles ?? allRoles;
     const { stores, clock, timers, random, keys, hooks } = parts;
-    const byId = new Map(parts.activities.map((activity) => [activity.activityId, activity]));
-    this.activities = { list: () => parts.activities, get: (id) => byId.get(id) };
+    this.activities = new ServedActivities({
+      activities: parts.activities,
+      stores,
+      clock,
+      onChange: async (served, gone) => {
+        for (const sku of skusOf(gone)) this.#marks.delete(nameOf(sku));
+        this.paths.replace(served);
+        await this.rooms.serve(served);
+      },
+    });
     this.flags = new SoldOutFlags({
       store: stores.inventory,
       monoUs: () => clock.monoUs(),
@@ -177,7 +186,7 @@ export class Sale {
       issuer: parts.issuer,
       audience: submitAudience,
       isWaveRevoked: (activityId, wave) => this.rooms.isWaveRevoked(activityId, wave),
-      bindsDevice: (activityId) => byId.get(activityId)?.room.bindDevice === true,
+      bindsDevice: (activityId) => this.activities.get(activityId)?.room.bindDevice === true,
     });
     const news = new RoomNews({
       rooms: this.rooms,
@@ -187,7 +196,7 @@ export class Sale {
     });
     this.workers = new SaleWorkers({
       stores,
-      activity: (id) => byId.get(id),
+      activity: (id) => this.activities.get(id),
       paymentGraceMs: parts.paymentGraceMs,
       ...(parts.demoPayments ? { demoSecret: keys.pathMac('demo payment provider') } : {}),
       ...(parts.guardProvider === undefined ? {} : { guardProvider: parts.guardProvider }),
@@ -222,14 +231,12 @@ export class Sale {
 
   /** Every SKU on sale. */
   skus(): readonly SkuKey[] {
-    return this.#parts.activities.flatMap(({ activityId, skus }) =>
-      skus.map(({ skuId }) => ({ activityId, skuId })),
-    );
+    return skusOf(this.activities.list());
   }
 
-  /** SKUs whose stock nobody has shown us yet. */
+  /** SKUs of the configuration whose stock nobody has shown us yet. */
   unseen(): readonly SkuKey[] {
-    return this.skus().filter((sku) => !this.#marks.has(nameOf(sku)));
+    return skusOf(this.#parts.activities).filter((sku) => !this.#marks.has(nameOf(sku)));
   }
 
   /** The inventory does not know this SKU, although orders of it exist: the leader builds it anew. */
@@ -398,14 +405,14 @@ export class Sale {
   }
 
   #openFleet(): Fleet | undefined {
-    const { stores, clock, timers, instance, hooks, report, activities } = this.#parts;
+    const { stores, clock, timers, instance, hooks, report } = this.#parts;
     const { broadcast } = stores;
     if (broadcast === undefined || report === undefined) return undefined;
     return new Fleet({
       broadcast,
       instance,
       roles: this.#roles,
-      activities,
+      activities: () => this.activities.list(),
       skus: () => this.skus(),
       clock,
       timers,
@@ -448,12 +455,8 @@ export class Sale {
   async #look(): Promise<void> {
     const { stores, clock, hooks } = this.#parts;
     try {
-      for (const { activityId, skus } of this.#parts.activities) {
-        for (const { skuId } of skus) {
-          const sku = { activityId, skuId };
-          this.#see(sku, await stores.inventory.mark(sku));
-        }
-      }
+      await this.activities.hear();
+      for (const sku of this.skus()) this.#see(sku, await stores.inventory.mark(sku));
       this.#backlog = await stores.queue.backlog(clock.wallMs());
       this.#lookedAtUs = clock.monoUs();
       await this.#tellHolders();
@@ -466,6 +469,12 @@ export class Sale {
       });
     }
   }
+}
+
+function skusOf(activities: readonly Activity[]): readonly SkuKey[] {
+  return activities.flatMap(({ activityId, skus }) =>
+    skus.map(({ skuId }) => ({ activityId, skuId })),
+  );
 }
 
 interface Forgotten {

@@ -262,6 +262,8 @@ async function start(
         skus: () => sale.skus(),
         rebuild: (sku, who, why) => sale.rebuild(sku, who, why),
         rooms: sale.rooms,
+        rehearse: (activityId, opensInMs, lastsMs) =>
+          sale.activities.rehearse(activityId, { opensInMs, lastsMs }),
       }),
       consoleFolder: webFolder('console'),
     });

@@ -1,6 +1,7 @@
 import type { Command } from 'commander';
 import { rushFlags } from '../lab/rush/options.ts';
 import type { ConsoleOptions } from './operate-command.ts';
+import type { RehearseOptions } from './rehearse-command.ts';
 import type { ExplainOptions } from './rules-command.ts';
 import type { Surroundings } from './terminal.ts';
 import type { UpOptions } from './up-command.ts';
@@ -23,6 +24,7 @@ export function addCommands(root: Command, surroundings: Surroundings, done: Don
   addConsole(root, surroundings, done);
   addConfig(root, surroundings, done);
   addRush(root, surroundings, done);
+  addRehearse(root, surroundings, done);
   addExport(root, surroundings, done);
   addVerify(root, surroundings, done);
   addReconcile(root, surroundings, done);
@@ -209,6 +211,37 @@ SLUICE_ADMIN_URL and SLUICE_ADMIN_TOKEN let it look at the operator's side of a 
     const { rushWith } = await import('./rush-command.ts');
     done(await rushWith(options, surroundings));
   });
+}
+
+function addRehearse(root: Command, surroundings: Surroundings, done: Done): void {
+  root
+    .command('rehearse <activity>')
+    .summary('a copy of a sale, and a crowd in it')
+    .description(
+      'Makes a copy of a sale on a running server: the same room and the same amount of stock, but its own, at other times. It is on no list, is marked wherever it is shown, and is forgotten an hour after it closes. With --people a crowd is sent into it and judged, as sluice rush does; without, the copy is there to be looked at.',
+    )
+    .option('--opens-in <duration>', 'when it opens; its lobby opens at once (default: 60s)')
+    .option('--lasts <duration>', 'how long it is open (default: 10m)')
+    .option('--people <n>', 'send a crowd of so many')
+    .option('--over <duration>', 'time over which they arrive (default: 10s)')
+    .option('--seed <n>', 'the same seed makes the same people')
+    .option('--report <file>', 'write the report as JSON, and as HTML beside it')
+    .option('--target <url>', 'the shop, where it is not as the configuration says')
+    .option('--reason <words>', 'why, for the audit')
+    .option(...configFlag)
+    .option(...dataFlag)
+    .option(...jsonFlag)
+    .addHelpText(
+      'after',
+      `
+Examples:
+  sluice rehearse concert --people 2000 --over 20s
+  sluice rehearse concert --opens-in 2m            to be walked through by hand`,
+    )
+    .action(async (activity: string, options: RehearseOptions) => {
+      const { rehearse } = await import('./rehearse-command.ts');
+      done(await rehearse(activity, options, surroundings));
+    });
 }
 
 function addExport(root: Command, surroundings: Surroundings, done: Done): void {

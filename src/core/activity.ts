@@ -80,6 +80,8 @@ export interface Activity {
   readonly skus: readonly Sku[];
   readonly room: RoomSettings;
   readonly paymentDeadlineMs: number;
+  /** A copy of this sale, for a rehearsal: on no list, and marked wherever it is shown. */
+  readonly rehearsalOf?: string;
 }
 
 export interface SkuKey {

@@ -243,6 +243,11 @@ export const ActivityBody = Type.Object(
     opens_at: Instant,
     closes_at: Instant,
     time_zone: Type.String(),
+    rehearsal_of: Type.Optional(
+      Type.String({
+        description: 'the sale that this is a copy of, for a rehearsal: nothing in it is real',
+      }),
+    ),
     room: Type.Object(
       {
         mode: Type.String(),

@@ -19,10 +19,12 @@ export interface View {
   readonly path: string;
   /** Where the buyer's latest request stands, if a cookie remembers one. */
   readonly latestRequest: string | undefined;
+  /** What is shown belongs to a copy of a sale, for a rehearsal. */
+  readonly rehearsal: boolean;
 }
 
 export function makeView(
-  base: Pick<View, 'theme' | 'assets' | 'nowMs' | 'path' | 'latestRequest'>,
+  base: Pick<View, 'theme' | 'assets' | 'nowMs' | 'path' | 'latestRequest' | 'rehearsal'>,
   language: Language,
 ): View {
   return { ...base, language, words: words[language], live: liveWords[language] };
@@ -65,6 +67,7 @@ export function renderPage(view: View, page: Page): string {
 ${seconds !== undefined && html`<noscript><meta http-equiv="refresh" content="${seconds};url=${again}"></noscript>`}`;
   const body = html`<a class="skip" href="#main">${w.skip}</a>
 <header class="top"><a class="brand" href="/">${mark(view.theme.logoText)}<span>${view.theme.name}</span></a>${languageSwitch(view)}</header>
+${view.rehearsal && html`<p class="rehearsal" role="note"><strong>${w.rehearsal}</strong> ${w.rehearsalText}</p>`}
 <main id="main" tabindex="-1" class="${page.kind}" ${attr('data-now', view.nowMs)} ${attr('data-refresh', page.refreshMs)} ${attr('data-again', page.refreshMs === undefined ? undefined : again)} ${attr('data-watch', page.watch)}>
 ${page.step !== undefined && steps(view, page.step)}
 ${page.content}

@@ -20,9 +20,11 @@ export function registerOrderRoutes(app: FastifyInstance, deps: PagesDeps): void
     if (orderId === undefined || who === undefined) return notFoundPage(page);
     const order = await deps.order(who.person, orderId);
     if (order === undefined) return notFoundPage(page);
+    const sale = deps.activity(order.activityId);
+    const rehearsal = sale?.activity.rehearsalOf !== undefined;
     return page.page(
       200,
-      orderPage(page.view, deps.activity(order.activityId), order, {
+      orderPage({ ...page.view, rehearsal }, sale, order, {
         demoPayments: deps.demoPayments,
         paying: page.cookie('sluice-paying') === orderId,
       }),

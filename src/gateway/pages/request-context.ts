@@ -105,6 +105,7 @@ export function readPageRequest(
       nowMs,
       path: pathOf(request),
       latestRequest: latestPath(cookie('sluice-request')),
+      rehearsal: isRehearsal(deps, (request.params as { activityId?: unknown }).activityId),
     },
     language,
   );
@@ -136,6 +137,11 @@ export function readPageRequest(
       return person === undefined ? undefined : { person, userToken };
     },
   };
+}
+
+function isRehearsal(deps: PagesDeps, activityId: unknown): boolean {
+  const id = asId(activityId);
+  return id !== undefined && deps.activity(id)?.activity.rehearsalOf !== undefined;
 }
 
 /** Bytes of a path that is written back into a page. */

@@ -223,6 +223,7 @@ function factsOf(sale: PageActivity, page: PageRequest): Readonly<Record<string,
     opens_at: iso(activity.opensAtMs),
     closes_at: iso(activity.closesAtMs),
     time_zone: activity.timeZone,
+    ...(activity.rehearsalOf === undefined ? {} : { rehearsal_of: activity.rehearsalOf }),
     room: {
       mode: activity.room.mode,
       commitment: sale.commitment,

@@ -6,6 +6,9 @@ const units = (count: number): string => (count === 1 ? '1 unit' : `${n(count)} 
 /** Every word of the pages, in English. Its shape is what the other languages must fill. */
 export const en = {
   skip: 'Skip to content',
+  rehearsal: 'Rehearsal.',
+  rehearsalText:
+    'This is a copy of the sale for a trial run. Nothing here is for sale, and no order is real.',
   languageLabel: 'Language',
   home: 'All sales',
   back: 'Back to the sale',

@@ -5,6 +5,8 @@ const n = (count: number): string => formatCount('zh', count);
 
 /** 页面上的全部文字，中文。 */
 export const zh: Words = {
+  rehearsal: '演练。',
+  rehearsalText: '这是为试运行而设的活动副本。这里的商品并不出售，订单也不是真实的。',
   skip: '跳到正文',
   languageLabel: '语言',
   home: '全部活动',

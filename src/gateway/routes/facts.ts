@@ -40,7 +40,8 @@ export const factsRoutes: readonly RouteSpec[] = [
     answers: { 200: ActivityListBody, 304: undefined },
     handle: async (call) => {
       const { activities } = call.context.deps;
-      const bodies = await Promise.all(activities.list().map((one) => activityFacts(call, one)));
+      const listed = activities.list().filter(({ rehearsalOf }) => rehearsalOf === undefined);
+      const bodies = await Promise.all(listed.map((one) => activityFacts(call, one)));
       return cacheable(call, bodies, (serverTime) => ({
         activities: bodies.map((body) => ({ ...body, server_time: serverTime })),
         server_time: serverTime,
@@ -126,6 +127,7 @@ async function activityFacts(call: Call, activity: Activity): Promise<Facts> {
     opens_at: new Date(activity.opensAtMs).toISOString(),
     closes_at: new Date(activity.closesAtMs).toISOString(),
     time_zone: activity.timeZone,
+    ...(activity.rehearsalOf === undefined ? {} : { rehearsal_of: activity.rehearsalOf }),
     room: {
       mode: activity.room.mode,
       commitment: room.commitment,

@@ -36,6 +36,9 @@ export async function findSale(shop: Asker, wanted: string | undefined): Promise
   if (wanted !== undefined) {
     const sale = sales.find(({ activityId }) => activityId === wanted);
     if (sale !== undefined) return sale;
+    // What is rehearsed is on no list.
+    const unlisted = await shop.get(`/v1/activities/${encodeURIComponent(wanted)}`);
+    if (unlisted.status === 200) return saleOf(unlisted.json);
     throw new CannotStartError(`--activity: found "${wanted}"; the target has: ${ids || 'none'}`);
   }
   const [only, ...others] = sales;

@@ -1,0 +1,115 @@
+import { afterAll, beforeAll, expect, test } from 'vitest';
+import { SaleProcess } from '../support/sale-process.ts';
+
+/** A rehearsal on a real server: a copy beside the sale, which it does not touch, over a restart. */
+const inMs = (ms: number): string => new Date(Date.now() + ms).toISOString();
+const activity = {
+  id: 'concert',
+  name: 'Concert',
+  lobby_opens_at: inMs(-60_000),
+  opens_at: inMs(3_600_000),
+  closes_at: inMs(7_200_000),
+  skus: [{ id: 'front', name: 'Front', stock: 5, price: '10.00 EUR' }],
+  room: { max_admissions: '100/s', challenge_bits: 12 },
+};
+
+let sale: SaleProcess;
+beforeAll(async () => {
+  sale = await SaleProcess.create({ activity });
+  await sale.start();
+});
+afterAll(() => sale.remove());
+
+type Json = Record<string, unknown>;
+
+async function ask(path: string, token?: string, body?: object): Promise<[number, Json]> {
+  const response = await fetch(`${sale.shop}${path}`, {
+    method: body === undefined ? 'GET' : 'POST',
+    headers: {
+      accept: 'application/json',
+      ...(token === undefined ? {} : { authorization: `Bearer ${token}` }),
+      ...(body === undefined ? {} : { 'content-type': 'application/json' }),
+    },
+    ...(body === undefined ? {} : { body: JSON.stringify(body) }),
+  });
+  return [response.status, (await response.json()) as Json];
+}
+
+/** Asks again until it is so. */
+async function until<Answer>(look: () => Promise<Answer | undefined>): Promise<Answer> {
+  for (;;) {
+    const seen = await look();
+    if (seen !== undefined) return seen;
+    await new Promise((resolve) => setTimeout(resolve, 100));
+  }
+}
+
+async function units(activityId: string): Promise<unknown> {
+  const rows = (await sale.admin('/admin/v1/overview')) as { stock?: Json[] };
+  return rows.stock?.find((row) => row['activity_id'] === activityId);
+}
+
+test('a crowd of one goes the whole way in the copy, and the sale is as it was', async () => {
+  const before = await units('concert');
+  const copy = await sale.admin('/admin/v1/commands/rehearse', {
+    activity_id: 'concert',
+    opens_in_ms: 1_500,
+    reason: 'trial run',
+  });
+  expect(copy).toMatchObject({ activity_id: 'concert-rehearsal-1', rehearsal_of: 'concert' });
+
+  const [, list] = await ask('/v1/activities');
+  expect((list['activities'] as Json[]).map((one) => one['activity_id'])).toEqual(['concert']);
+  const [, facts] = await ask('/v1/activities/concert-rehearsal-1');
+  expect(facts).toMatchObject({ rehearsal_of: 'concert', name: 'Concert', phase: 'lobby' });
+  const page = await fetch(`${sale.shop}/a/concert-rehearsal-1`);
+  expect(await page.text()).toContain('class="rehearsal"');
+  expect(await (await fetch(`${sale.shop}/a/concert`)).text()).not.toContain('class="rehearsal"');
+  expect(await (await fetch(sale.shop)).text()).not.toContain('rehearsal');
+
+  const [, session] = await ask('/v1/session', undefined, {});
+  const token = String(session['token']);
+  const base = '/v1/activities/concert-rehearsal-1';
+  expect((await ask(`${base}/entries`, token, {}))[0], 'no challenge here').toBe(201);
+  await until(async () =>
+    (await ask(`${base}/entries/me`, token))[1]['state'] === 'admitted' ? true : undefined,
+  );
+  const [, pass] = await ask(`${base}/passes`, token, { sku_id: 'front' });
+  const sent = await fetch(`${sale.shop}${String(pass['submit_path'])}`, {
+    method: 'POST',
+    headers: {
+      authorization: `Bearer ${token}`,
+      'sluice-pass': String(pass['pass']),
+      'content-type': 'application/json',
+    },
+    body: JSON.stringify({
+      request_id: 'req_1',
+      activity_id: 'concert-rehearsal-1',
+      sku_id: 'front',
+      quantity: 1,
+    }),
+  });
+  expect(sent.status).toBe(202);
+  const where = '/v1/requests/req_1?activity_id=concert-rehearsal-1&sku_id=front';
+  const ordered = await until(async () => {
+    const [, outcome] = await ask(where, token);
+    return outcome['state'] === 'ORDERED' ? outcome : undefined;
+  });
+  expect(ordered).toMatchObject({ activity_id: 'concert-rehearsal-1' });
+  const order = await fetch(`${sale.shop}/orders/${String(ordered['order_id'])}`, {
+    headers: { cookie: `sluice-user=${token}` },
+  });
+  expect(await order.text()).toContain('class="rehearsal"');
+
+  expect(await units('concert')).toEqual(before);
+  await expect(
+    sale.admin('/admin/v1/commands/rehearse', { activity_id: 'nothing', reason: 'trial' }),
+  ).rejects.toThrow('allowed: concert');
+
+  await sale.kill();
+  await sale.start();
+  const [status, again] = await ask(base);
+  expect([status, again['rehearsal_of']]).toEqual([200, 'concert']);
+  expect((await ask(where, token))[1]).toMatchObject({ state: 'ORDERED' });
+  expect(await units('concert')).toEqual(before);
+});
