@@ -1,3 +1,4 @@
+import type { Activity } from '../core/activity.ts';
 import type { Config } from '../config/config.ts';
 import { ruleContext } from '../config/rule-context.ts';
 import { perSecond, type Rate } from '../core/limit/rate.ts';
@@ -19,6 +20,8 @@ import { RulesFile } from './rules-file.ts';
 
 export interface LiveRulesParts {
   readonly config: Config;
+  /** What is on sale at the moment, where that is more than the configuration says. */
+  readonly activities?: () => readonly Pick<Activity, 'activityId' | 'skus'>[];
   /** Where shared budgets lie. Closed with the rules. */
   readonly budgets: BudgetStore;
   /** Gives out tickets and challenges. */
@@ -209,7 +212,8 @@ export class LiveRules {
   }
 
   #leasesToCome(): (readonly [rule: Rule, parts: readonly string[]])[] {
-    const { activities } = this.#parts.config;
+    const { config } = this.#parts;
+    const activities = this.#parts.activities?.() ?? config.activities;
     const found: (readonly [Rule, readonly string[]])[] = [];
     for (const rule of this.engine.set.rules) {
       if (rule.scope !== 'lease' || rule.mode === 'off') continue;
@@ -236,7 +240,7 @@ function dimensionOf({ key }: Rule): Dimension {
 /** The keys of a leased rule over the sales that are known; none where a part is not known before. */
 function partsOf(
   key: readonly KeyPart[],
-  activities: Config['activities'],
+  activities: readonly Pick<Activity, 'activityId' | 'skus'>[],
 ): readonly (readonly string[])[] {
   if (key.length === 0) return [[]];
   if (!key.every(({ kind }) => kind === 'activity' || kind === 'sku')) return [];

@@ -206,6 +206,7 @@ async function start(
   async function openGateway(): Promise<Shop> {
     const rules = await openRules({
       config,
+      activities: () => sale.activities.list(),
       folder: folder.path,
       shared: alone === undefined,
       environment: options.environment ?? {},
