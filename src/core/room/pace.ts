@@ -23,6 +23,12 @@ export interface PollBudget {
 /** Polls per second for everybody; at two gateways' worth of what one core serves. */
 export const pollBudgetDefault: PollBudget = { perSecond: 10_000, baseMs: 1_000, maxMs: 30_000 };
 
+/**
+ * What one place may add at most while the budget allows it, ms: in a room of a hundred, the last is
+ * seconds from the front, and half a minute is no answer to whether there is anything left.
+ */
+const slopeMaxMs = 20;
+
 /** Share of the budget that the plan uses: the rest is for jitter, reloads and second devices. */
 const plannedShare = 0.8;
 
@@ -30,7 +36,8 @@ const plannedShare = 0.8;
 const jitterShare = 0.15;
 
 export function paceFor(waiting: number, budget: PollBudget): Pace {
-  const { baseMs, maxMs } = budget;
+  const { baseMs } = budget;
+  const maxMs = Math.min(budget.maxMs, baseMs + Math.ceil(slopeMaxMs * waiting));
   const planned = budget.perSecond * plannedShare;
   const flatMs = Math.max(baseMs, Math.ceil((waiting / planned) * 1000));
   if (waiting <= 1) return { baseMs, perPlaceUs: 0, maxMs, flatMs };
