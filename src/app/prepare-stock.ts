@@ -1,11 +1,18 @@
-import type { Activity } from '../core/activity.ts';
+import type { Activity, SkuKey } from '../core/activity.ts';
 import type { Stores } from './embedded-stores.ts';
+
+/** The inventory knows of sales that the durable side does not: its orders were deleted, or are older. */
+export class OrdersLostError extends Error {
+  override readonly name = 'OrdersLostError';
+}
 
 /**
  * Brings every SKU on sale into both stores before anybody is let in. The durable side knows the
  * total and the generation; the inventory store keeps what it has. Repeating it changes nothing, so
  * it runs at each start. Resolves to the SKUs whose inventory is gone although the durable side
- * knows of sales: those must be rebuilt, not preloaded, or sold units would be sold again.
+ * knows of sales: those must be rebuilt, not preloaded, or sold units would be sold again. The other
+ * way round nothing can be rebuilt, and reconciliation would take every sold unit for unsold:
+ * {@link OrdersLostError}.
  */
 export async function prepareStock(
   stores: Pick<Stores, 'inventory' | 'orders'>,
@@ -16,8 +23,20 @@ export async function prepareStock(
     for (const { skuId, stock, name, seats } of skus) {
       const sku = { activityId, skuId };
       await stores.orders.declareSku(sku, { total: stock, generation: 1, name });
-      if ((await stores.inventory.mark(sku)) !== undefined) continue;
+      const mark = await stores.inventory.mark(sku);
       const durable = await stores.orders.stock(sku);
+      if (mark !== undefined) {
+        const known = durable?.generation ?? 0;
+        if (mark.generation > known) {
+          const found = `generation ${mark.generation} of the stock, ${known} of its orders`;
+          throw ordersLost(sku, found);
+        }
+        // An order is made before the inventory is told of it, and its row stays for ever.
+        if (mark.ordered > 0 && durable?.sold === 0 && (await neverOrdered(stores, activityId))) {
+          throw ordersLost(sku, `${mark.ordered} units in orders, and no order`);
+        }
+        continue;
+      }
       const begun = durable !== undefined && (durable.sold > 0 || durable.generation > 1);
       if (begun) lost.push(sku);
       else {
@@ -31,4 +50,18 @@ export async function prepareStock(
     }
   }
   return lost;
+}
+
+async function neverOrdered(
+  { orders }: Pick<Stores, 'orders'>,
+  activityId: string,
+): Promise<boolean> {
+  return (await orders.search({ activityId, limit: 1 })).length === 0;
+}
+
+function ordersLost({ activityId, skuId }: SkuKey, found: string): OrdersLostError {
+  return new OrdersLostError(
+    `stock of ${activityId}/${skuId}: found ${found}; allowed is the database of orders that belongs to ` +
+      'this inventory. Bring it back from its backup, or begin a new sale with an empty inventory',
+  );
 }
