@@ -39,6 +39,8 @@ export interface Stores {
   /** Where the queue is a broker: how messages get there. */
   readonly relay?: RelayRoad;
   readonly orders: OrderStore;
+  /** What has failed for good, so that only a restart helps; absent where nothing can. */
+  failures?(): readonly string[];
   /** Closes all of them, the most durable one last. Idempotent per store. */
   close(): Promise<void>;
 }
@@ -75,6 +77,12 @@ export async function openEmbeddedStores(options: EmbeddedStoresOptions): Promis
     inventory,
     queue,
     orders,
+    failures() {
+      const journals = { admission: admission.failure, inventory: inventory.engine.failure };
+      return Object.entries(journals).flatMap(([name, failure]) =>
+        failure === undefined ? [] : [`the ${name} journal has failed: ${failure.message}`],
+      );
+    },
     async close() {
       await queue.close();
       await admission.close();
@@ -88,7 +96,7 @@ export async function openEmbeddedStores(options: EmbeddedStoresOptions): Promis
 export async function openAdmission(
   folder: string,
   fsync: 'always' | 'os',
-): Promise<AdmissionStore> {
+): Promise<MemoryAdmissionStore> {
   const store = new MemoryAdmissionStore();
   return store.attach(await Journal.open({ folder, fsync, ...store.replay }));
 }

@@ -315,6 +315,11 @@ export class Sale {
     return this.#backlog;
   }
 
+  /** Parts that have failed for good; only a restart helps. */
+  failures(): readonly string[] {
+    return this.#parts.stores.failures?.() ?? [];
+  }
+
   /** Age of the last good look at stock and queue, ms; undefined before the first. */
   get lookAgeMs(): number | undefined {
     if (this.#lookedAtUs === undefined) return undefined;

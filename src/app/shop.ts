@@ -105,7 +105,7 @@ export async function openShop(parts: ShopParts): Promise<Shop> {
 
 /** Whether a process can do what its roles ask, or why not. */
 export function readinessOf(sale: Sale, roles: readonly Role[]): Readiness {
-  const reasons: string[] = [];
+  const reasons: string[] = [...sale.failures()];
   const age = sale.lookAgeMs;
   if (age === undefined) reasons.push('stock and queue have not answered yet');
   else if (age > lookStaleMs) {

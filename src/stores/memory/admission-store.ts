@@ -61,6 +61,11 @@ export class MemoryAdmissionStore implements AdmissionStore {
   #journal: FactLog = noJournal();
   #compacting = false;
 
+  /** Why the journal takes nothing any more, until a restart. */
+  get failure(): Error | undefined {
+    return this.#journal.failure;
+  }
+
   /** For {@link Journal.open}: `attach` follows once the journal is open. */
   readonly replay = {
     onRecord: (record: string): void => this.#replayLine(record),

@@ -171,6 +171,7 @@ describe('a journal that fails', () => {
     await store.preload(sku, stockOf(5));
     const safe = request();
     await reserve(store, [safe]);
+    expect(store.engine.failure).toBeUndefined();
     disk.failNextSync = true;
     const wish = request();
     const read = store.find(sku, safe.userId, safe.requestId);
@@ -183,6 +184,7 @@ describe('a journal that fails', () => {
     await expect(store.mark(sku)).rejects.toThrow(UnavailableError);
     await expect(store.reserve(sku, [request()], 0, nowMs)).rejects.toThrow(UnavailableError);
     await expect(store.settle(sku, [], nowMs)).rejects.toThrow(UnavailableError);
+    expect(store.engine.failure?.message).toMatch(/journal/);
   });
 
   it('control: a store that answers before its log has promised does reveal it', async () => {

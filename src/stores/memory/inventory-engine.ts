@@ -103,6 +103,11 @@ export class InventoryEngine {
     return new InventoryEngine(machine, log, undefined, 0);
   }
 
+  /** Why the journal takes nothing any more, until a restart. */
+  get failure(): Error | undefined {
+    return this.#log.failure;
+  }
+
   /** Throws UnavailableError where nothing may be changed or answered, for ever or just now. */
   refuseIfEnded(): void {
     const { failure } = this.#log;
