@@ -44,7 +44,7 @@ const longReasons: Readonly<Record<string, string>> = {
   'src/pipeline/room-door.test.ts': 'a list of promises, read as one',
   'test/e2e/http-routes.test.ts': 'every route, case by case',
   'test/e2e/http-submit.test.ts': 'the contract of one route, case by case',
-  'test/support/model/order-store.ts': 'the reference model of orders, read against its port',
+  'src/stores/memory/order-store.ts': 'the reference model of orders, read against its port',
   'test/support/stand-in/stand-in.ts': 'a whole shop that shares nothing with ours',
   'web/console/style.css': 'one look, sent as one file',
   'web/storefront/style.css': 'one look, sent as one file',

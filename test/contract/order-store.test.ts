@@ -4,7 +4,7 @@ import { migrate } from '../../src/stores/postgres/migrate.ts';
 import { PostgresOrderStore } from '../../src/stores/postgres/order-store.ts';
 import { openPglite } from '../../src/stores/postgres/pglite.ts';
 import { openPool } from '../../src/stores/postgres/pool.ts';
-import { MemoryOrderStore } from '../support/model/order-store.ts';
+import { MemoryOrderStore } from '../../src/stores/memory/order-store.ts';
 import { freshPgliteFolder } from '../support/servers/pglite.ts';
 import { emptyTables } from '../support/servers/orders.ts';
 import { startPostgres } from '../support/servers/postgres.ts';

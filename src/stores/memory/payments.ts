@@ -2,12 +2,8 @@ import {
   type Judgement,
   judgeAcceptance,
   judgePaymentEvent,
-} from '../../../src/core/orders/judge-payment.ts';
-import {
-  assertPaymentWays,
-  mayPayment,
-  openPaymentStates,
-} from '../../../src/core/orders/states.ts';
+} from '../../core/orders/judge-payment.ts';
+import { assertPaymentWays, mayPayment, openPaymentStates } from '../../core/orders/states.ts';
 import type {
   AuditContext,
   AuditRow,
@@ -18,7 +14,7 @@ import type {
   PaymentEventReply,
   PaymentState,
   PaymentStore,
-} from '../../../src/ports/order-store.ts';
+} from '../../ports/order-store.ts';
 
 /** What payments need of the orders beside them. */
 export interface OrdersBeside {
@@ -163,7 +159,7 @@ export class MemoryPayments implements PaymentStore {
     updatedBeforeMs: number,
     limit: number,
   ): Promise<readonly Payment[]> {
-    return this.#all()
+    return this.all()
       .filter((one) => states.includes(one.state) && one.updatedAtMs < updatedBeforeMs)
       .toSorted((a, b) => a.updatedAtMs - b.updatedAtMs)
       .slice(0, limit);
@@ -174,7 +170,7 @@ export class MemoryPayments implements PaymentStore {
     createdBeforeMs: number,
     limit: number,
   ): Promise<readonly Payment[]> {
-    return this.#all()
+    return this.all()
       .filter((one) => states.includes(one.state) && one.createdAtMs < createdBeforeMs)
       .slice(0, limit);
   }
@@ -188,7 +184,7 @@ export class MemoryPayments implements PaymentStore {
   }
 
   async misplaced(limit: number): Promise<readonly Payment[]> {
-    return this.#all()
+    return this.all()
       .filter((one) => one.state === 'CONFIRMED')
       .filter((one) => {
         const order = this.#beside.order(one.orderId);
@@ -204,16 +200,17 @@ export class MemoryPayments implements PaymentStore {
       .slice(0, limit);
   }
 
-  #all(): readonly Payment[] {
+  /** Every payment, in the order in which they were begun. */
+  all(): readonly Payment[] {
     return [...this.#payments.values()];
   }
 
   #of(orderId: string): readonly Payment[] {
-    return this.#all().filter((payment) => payment.orderId === orderId);
+    return this.all().filter((payment) => payment.orderId === orderId);
   }
 
   #ofEvent(order: Order, event: PaymentEvent, nowMs: number): Payment | undefined {
-    const ofProvider = this.#all().filter((one) => one.provider === event.provider);
+    const ofProvider = this.all().filter((one) => one.provider === event.provider);
     const known = ofProvider.find((one) => one.intentId === event.intentId);
     if (known !== undefined) return known.orderId === order.orderId ? known : undefined;
     const nameless = ofProvider.findLast(

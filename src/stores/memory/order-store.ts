@@ -3,12 +3,12 @@
  * turn. It passes the same contract suite as the real ones and serves worlds that run thousands of
  * histories. Keeps everything until it is dropped.
  */
-import type { SkuKey } from '../../../src/core/activity.ts';
-import { decideBatch, personKey, seatKey, skuKey } from '../../../src/core/orders/decide-batch.ts';
-import { assertOrderWays, holdsUnits, openPaymentStates } from '../../../src/core/orders/states.ts';
-import { UnknownSkuError } from '../../../src/ports/errors.ts';
-import type { ReleaseReason } from '../../../src/ports/inventory-store.ts';
-import type { OrderMessage } from '../../../src/ports/order-queue.ts';
+import type { SkuKey } from '../../core/activity.ts';
+import { decideBatch, personKey, seatKey, skuKey } from '../../core/orders/decide-batch.ts';
+import { assertOrderWays, holdsUnits, openPaymentStates } from '../../core/orders/states.ts';
+import { UnknownSkuError } from '../../ports/errors.ts';
+import type { ReleaseReason } from '../../ports/inventory-store.ts';
+import type { OrderMessage } from '../../ports/order-queue.ts';
 import type {
   AuditContext,
   AuditLog,
@@ -22,6 +22,7 @@ import type {
   OrderSearch,
   OrderState,
   OrderStore,
+  Payment,
   PaymentStore,
   ReleasableReservation,
   RequestFate,
@@ -29,7 +30,7 @@ import type {
   Tally,
   Transition,
   TransitionReply,
-} from '../../../src/ports/order-store.ts';
+} from '../../ports/order-store.ts';
 import { MemoryPayments } from './payments.ts';
 
 interface Row {
@@ -379,6 +380,24 @@ export class MemoryOrderStore implements OrderStore {
   }
 
   async close(): Promise<void> {}
+
+  /** Everything there is, at this instant: for whoever looks at a whole world. O(1), then O(orders). */
+  *everyOrder(): Generator<Order> {
+    for (const row of this.#rows.values()) if (row.order !== undefined) yield row.order;
+  }
+
+  /** Reservations with a fate, and the nonce that each was bound to. */
+  *everyFate(): Generator<{ readonly facts: ReleasableReservation; readonly due: boolean }> {
+    for (const { facts, due } of this.#rows.values()) yield { facts, due: due !== undefined };
+  }
+
+  everyPayment(): readonly Payment[] {
+    return this.#money.all();
+  }
+
+  stockNow(sku: SkuKey): DurableStock | undefined {
+    return this.#stock.get(skuKey(sku));
+  }
 
   #canTake(order: Order): boolean {
     const stock = this.#stockOf(order);

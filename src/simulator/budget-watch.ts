@@ -1,0 +1,104 @@
+import type { BudgetStore } from '../ports/budget-store.ts';
+import type { Oracle } from './oracle.ts';
+import { type SimProcess, emergencyTokens } from './process.ts';
+import type { World } from './world.ts';
+
+/**
+ * Invariant 6: in any interval, admitted ≤ burst + rate·Δt + leases outstanding at its start +
+ * emergency budgets.
+ *
+ * With A(t) admitted up to t, and O(t) outstanding at t, it says that A(b) − rate·b exceeds
+ * A(a) − rate·a + O(a) by no more than burst + emergency, for every a before b. So it is enough to keep
+ * the least value of A − rate·t + O so far, and to compare once for each that is admitted.
+ */
+export class BudgetWatch {
+  readonly #world: World;
+  readonly #oracle: Oracle;
+  #admitted = 0;
+  #taken = 0;
+  #least = 0;
+  #leases = new Map<string, { readonly tokens: number; readonly untilUs: number }>();
+  /** Epochs of emergency budgets that were handed out. */
+  readonly #armed = new Set<string>();
+  #forgotten = 0;
+
+  constructor(world: World, oracle: Oracle) {
+    this.#world = world;
+    this.#oracle = oracle;
+  }
+
+  /** The store has lost what it knew: whoever has seen nothing of it begins anew. */
+  forgot(): void {
+    this.#forgotten += 1;
+  }
+
+  renewed(
+    [, request]: Parameters<BudgetStore['renew']>,
+    reply: Awaited<ReturnType<BudgetStore['renew']>>,
+  ): void {
+    const tokens = (reply.grantedMilli + reply.keptMilli) / 1_000;
+    this.#armed.add(`${request.instance} ${reply.epoch}`);
+    this.#settle();
+    this.#leases.set(request.instance, {
+      tokens,
+      untilUs: this.#world.time.nowUs + reply.leaseUs + graceUs,
+    });
+    this.#settle();
+  }
+
+  taken(reply: Awaited<ReturnType<BudgetStore['take']>>): void {
+    if (reply.waitUs === 0) this.#taken += 1;
+  }
+
+  gaveBack(): void {
+    this.#taken -= 1;
+  }
+
+  /** A request got past the budget at this gateway. */
+  admitted(process: SimProcess): void {
+    const { limits, deployment } = this.#world.plan.shape;
+    if (limits.scope === 'none') return;
+    this.#admitted += 1;
+    // Beyond the store these policies go by the instance's own limits: they are bounded elsewhere.
+    if (limits.fail === 'instance') return;
+    if (limits.scope === 'exact') {
+      // Which process a charge was for is not known: all of them together never exceed the charges.
+      this.#oracle.check(
+        this.#admitted <= this.#taken || deployment === 'embedded',
+        '6',
+        () => `${this.#admitted} admitted at ${process.name}, ${this.#taken} charged`,
+      );
+      return;
+    }
+    const nowUs = this.#world.time.nowUs;
+    const value = this.#admitted - this.#ratePerUs() * nowUs;
+    const emergency = limits.fail === 'local' ? emergencyTokens * this.#armed.size : 0;
+    const allowed = limits.burst * (1 + this.#forgotten) + emergency + 1;
+    this.#oracle.check(
+      value - this.#least <= allowed,
+      '6',
+      () =>
+        `${(value - this.#least).toFixed(2)} above the rate at ${process.name}; ` +
+        `allowed: burst ${limits.burst} + emergency ${emergency} + 1`,
+    );
+    this.#settle();
+  }
+
+  #settle(): void {
+    const nowUs = this.#world.time.nowUs;
+    let outstanding = 0;
+    for (const [instance, lease] of this.#leases) {
+      if (lease.untilUs < nowUs) this.#leases.delete(instance);
+      else outstanding += lease.tokens;
+    }
+    this.#least = Math.min(this.#least, this.#admitted - this.#ratePerUs() * nowUs + outstanding);
+  }
+
+  #ratePerUs(): number {
+    const { limits, drift } = this.#world.plan.shape;
+    return (limits.perSecond * (1 + 2 * drift)) / 1e6;
+  }
+}
+
+/** A lease may end a little later on a clock that is slow, µs. */
+const graceUs = 200_000;

@@ -1,0 +1,39 @@
+import type { HealthProbe, HealthReading } from '../ports/health-probe.ts';
+
+/** What a process of a simulated deployment measures of itself. */
+export class SimProbe implements HealthProbe {
+  queueDepth: number | undefined;
+  queueOldestAgeMs: number | undefined;
+  #calls = 0;
+  #failed = 0;
+  #sumMs = 0;
+  #stallMs = 0;
+
+  reserved(ms: number, failed: boolean): void {
+    this.#calls += 1;
+    this.#sumMs += ms;
+    if (failed) this.#failed += 1;
+  }
+
+  /** The whole process stood still for so long. */
+  stalled(ms: number): void {
+    this.#stallMs = Math.max(this.#stallMs, ms);
+  }
+
+  read(): HealthReading {
+    const reading: HealthReading = {
+      queueWaitMs: this.#stallMs,
+      loopDelayMs: this.#stallMs,
+      ...(this.#calls === 0
+        ? {}
+        : { reserveMs: this.#sumMs / this.#calls, storeErrorRatio: this.#failed / this.#calls }),
+      ...(this.queueDepth === undefined ? {} : { queueDepth: this.queueDepth }),
+      ...(this.queueOldestAgeMs === undefined ? {} : { queueOldestAgeMs: this.queueOldestAgeMs }),
+    };
+    this.#calls = 0;
+    this.#failed = 0;
+    this.#sumMs = 0;
+    this.#stallMs = 0;
+    return reading;
+  }
+}

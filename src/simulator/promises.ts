@@ -1,0 +1,92 @@
+import type { OutcomeState } from '../wire/codes.ts';
+import type { Oracle } from './oracle.ts';
+import type { World } from './world.ts';
+
+/** One intention of one person, and what they have been told of it. */
+export interface Intention {
+  readonly userId: string;
+  readonly skuId: string;
+  readonly requestId: string;
+  /** The best that was promised so far. */
+  told: OutcomeState | 'NOT_FOUND' | 'RESERVATION_LOST' | undefined;
+  /** How much had been forgotten when they were told. */
+  forgotten: number;
+  readonly reservationIds: Set<string>;
+}
+
+/**
+ * What people were told, and whether it was kept. Whoever was told "queued" is owed an outcome; an
+ * order does not vanish; money that was taken stays taken or goes back.
+ */
+export class Promises {
+  readonly #world: World;
+  readonly #oracle: Oracle;
+  readonly #intentions = new Map<string, Intention>();
+
+  constructor(world: World, oracle: Oracle) {
+    this.#world = world;
+    this.#oracle = oracle;
+  }
+
+  all(): Iterable<Intention> {
+    return this.#intentions.values();
+  }
+
+  intention(userId: string, skuId: string, requestId: string): Intention {
+    const key = `${skuId} ${requestId} ${userId}`;
+    let known = this.#intentions.get(key);
+    if (known === undefined) {
+      known = {
+        userId,
+        skuId,
+        requestId,
+        told: undefined,
+        forgotten: 0,
+        reservationIds: new Set(),
+      };
+      this.#intentions.set(key, known);
+    }
+    return known;
+  }
+
+  /** A gateway has answered. Words cross each other on the way, so only what cannot be is told. */
+  heard(
+    intention: Intention,
+    state: NonNullable<Intention['told']>,
+    reservationId?: string | null,
+  ): void {
+    this.#world.note('told', `${intention.userId} ${intention.requestId} ${state}`);
+    this.#oracle.edge(`told ${state}`);
+    if (reservationId != null) intention.reservationIds.add(reservationId);
+    const { told } = intention;
+    const sinceThen = this.#oracle.forgotten > intention.forgotten;
+    if (told !== undefined && !sinceThen) {
+      const broken = cannotFollow[told]?.includes(state) === true;
+      this.#oracle.check(
+        !broken,
+        '12',
+        () => `${intention.userId} was told ${told} and then ${state} of ${intention.requestId}`,
+      );
+    }
+    if (state === 'UNKNOWN' || rank(state) < rank(told)) return;
+    intention.told = state;
+    intention.forgotten = this.#oracle.forgotten;
+  }
+}
+
+/**
+ * What may not be said after what, as long as nothing was forgotten in between. Answers to questions
+ * that were asked earlier may arrive later: so "queued" may follow "ordered".
+ */
+const cannotFollow: Readonly<Record<string, readonly string[]>> = {
+  QUEUED: ['NOT_FOUND', 'RESERVATION_LOST', 'SOLD_OUT'],
+  ORDERED: ['NOT_FOUND', 'RESERVATION_LOST', 'SOLD_OUT', 'REJECTED'],
+  PAID: ['NOT_FOUND', 'RESERVATION_LOST', 'SOLD_OUT', 'REJECTED', 'CANCELLED'],
+  REFUNDED: ['NOT_FOUND', 'RESERVATION_LOST', 'SOLD_OUT', 'REJECTED'],
+};
+
+const ranks: readonly string[] = ['SOLD_OUT', 'QUEUED', 'ORDERED', 'PAID', 'REFUNDED'];
+
+function rank(state: string | undefined): number {
+  return state === undefined ? -1 : ranks.indexOf(state);
+}

@@ -1,0 +1,65 @@
+import type { RoomEvent } from '../core/room/events.ts';
+import { wavePeople } from '../core/room/events.ts';
+import type { Oracle } from './oracle.ts';
+import type { World } from './world.ts';
+
+/** What the room has decided, as it was written: who was let in, when, and within which caps. */
+export class RoomWatch {
+  readonly #world: World;
+  readonly #oracle: Oracle;
+  /** Let in, by the instant of the decision. */
+  readonly #waves: { readonly atMs: number; readonly people: number }[] = [];
+  #numbers = 0;
+
+  constructor(world: World, oracle: Oracle) {
+    this.#world = world;
+    this.#oracle = oracle;
+  }
+
+  /** Decisions so far. */
+  get decisions(): number {
+    return this.#numbers;
+  }
+
+  saved(name: string, value: string, done: boolean): void {
+    const match = /^room\/[^/]+\/e\/(\d+)$/.exec(name);
+    if (match === null) return;
+    if (!done) {
+      this.#oracle.edge('a decision of a deposed leader');
+      return;
+    }
+    const event = JSON.parse(value) as RoomEvent;
+    this.#oracle.edge(`room ${event.e}`);
+    this.#numbers += 1;
+    this.#oracle.check(
+      Number(match[1]) === this.#numbers,
+      'room log',
+      () => `decision ${match[1]} follows ${this.#numbers - 1}`,
+    );
+    if (event.e === 'wave' || event.e === 'bypassed') this.#letIn(event);
+  }
+
+  #letIn(event: Extract<RoomEvent, { e: 'wave' | 'bypassed' }>): void {
+    const { room } = this.#world.plan.shape;
+    if (room.mode === 'passthrough') return;
+    const people = event.e === 'wave' ? wavePeople(event) : 1;
+    this.#waves.push({ atMs: event.atMs, people });
+    // Clocks of several leaders, or one that is set, cannot be compared this closely.
+    if (!this.#steadyClocks()) return;
+    let within = 0;
+    for (const wave of this.#waves) if (wave.atMs > event.atMs - 1_000) within += wave.people;
+    this.#oracle.check(
+      within <= room.maxAdmissionsPerSecond,
+      'admission cap',
+      () => `${within} were let in within a second; allowed ${room.maxAdmissionsPerSecond}`,
+    );
+  }
+
+  #steadyClocks(): boolean {
+    const { skewMs, drift } = this.#world.plan.shape;
+    const leaps = this.#world.plan.items.some(
+      (item) => item.kind === 'fault' && item.fault === 'leap',
+    );
+    return skewMs === 0 && drift === 0 && !leaps;
+  }
+}
