@@ -3,6 +3,7 @@ import { rushFlags } from '../lab/rush/options.ts';
 import type { ConsoleOptions } from './operate-command.ts';
 import type { RehearseOptions } from './rehearse-command.ts';
 import type { ExplainOptions } from './rules-command.ts';
+import type { SimOptions } from '../simulator/command.ts';
 import type { Surroundings } from './terminal.ts';
 import type { UpOptions } from './up-command.ts';
 
@@ -25,6 +26,7 @@ export function addCommands(root: Command, surroundings: Surroundings, done: Don
   addConfig(root, surroundings, done);
   addRush(root, surroundings, done);
   addRehearse(root, surroundings, done);
+  addSim(root, surroundings, done);
   addExport(root, surroundings, done);
   addVerify(root, surroundings, done);
   addReconcile(root, surroundings, done);
@@ -241,6 +243,39 @@ Examples:
     .action(async (activity: string, options: RehearseOptions) => {
       const { rehearse } = await import('./rehearse-command.ts');
       done(await rehearse(activity, options, surroundings));
+    });
+}
+
+function addSim(root: Command, surroundings: Surroundings, done: Done): void {
+  root
+    .command('sim')
+    .summary('thousands of simulated sales with faults, checked after every event')
+    .description(
+      'Runs the real code of a sale under virtual time, once for each seed: people, crashes, lost messages, failovers, clocks that leap. Every invariant is checked after every event. The same seed is the same history, everywhere.',
+    )
+    .option('--seeds <n>', 'how many histories (default: 1000)')
+    .option('--minutes <m>', 'go on for so long')
+    .option('--seed <s>', 'the first seed; alone: this history only')
+    .option('--only <ids>', 'of its people, faults and acts, these only: 3,17,22')
+    .option('--plan <file>', 'a history from a file')
+    .option('--trace <file>', 'write one history, event by event')
+    .option('--shrink', 'make what fails small')
+    .option('--runners <n>', 'processes at work (default: one for each core)')
+    .option('--record <file>', 'write the outcome into a document')
+    .option(...jsonFlag)
+    .addHelpText(
+      'after',
+      `
+Examples:
+  sluice sim --seeds 2000
+  sluice sim --seed 812 --trace trace.txt
+  sluice sim --seed 812 --shrink
+
+Exit code 1 when an invariant broke, or a seed told two stories.`,
+    )
+    .action(async (options: SimOptions) => {
+      const { simWith } = await import('./sim-command.ts');
+      done(await simWith(options, surroundings));
     });
 }
 

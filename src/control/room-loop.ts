@@ -50,6 +50,8 @@ export interface RoomLoopOptions {
 }
 
 const periodDefaultMs = 250;
+/** The wall clock may be set back by so much, ms; the room's time stands still meanwhile. */
+const standStillMaxMs = 2_000;
 /** Log lines read, or entries drawn, between two breaths. */
 const pageSize = 2_048;
 
@@ -152,6 +154,8 @@ export class RoomLoop {
             `room "${this.#options.activity().activityId}" is led by another process`,
           );
         }
+        // What was seen at an instant that has not come yet is in no log: only the log may be believed.
+        if (this.#room?.clockWentBack === true) this.#room = undefined;
         this.#room ??= await OpenRoom.open(this.#options, this.#breathe);
         return await work(this.#room);
       } catch (error) {
@@ -214,6 +218,19 @@ class OpenRoom {
     return room;
   }
 
+  /** The wall clock was set back by more than a correction. */
+  get clockWentBack(): boolean {
+    return this.#options.clock.wallMs() < this.#knownAtMs - standStillMaxMs;
+  }
+
+  /**
+   * The room's time: the wall clock, but never before what is in the model. What expired there at some
+   * instant expired before every later decision, and whoever replays the log must find the same.
+   */
+  #nowMs(): number {
+    return Math.max(this.#knownAtMs, this.#options.clock.wallMs());
+  }
+
   async turn(): Promise<void> {
     const { clock, signals } = this.#options;
     this.model.useActivity(this.#options.activity());
@@ -227,8 +244,8 @@ class OpenRoom {
         mode: this.model.signals?.mode ?? 'CLOSED',
       });
     }
-    if (phaseAt(this.model.activity, clock.wallMs()) === 'open') {
-      const wave = decideWave(this.model, clock.wallMs(), monoMs);
+    if (phaseAt(this.model.activity, this.#nowMs()) === 'open') {
+      const wave = decideWave(this.model, this.#nowMs(), monoMs);
       if (wave !== undefined) {
         await this.decide(wave);
         this.model.window.note(wavePeople(wave), clock.monoUs() / 1000);
@@ -246,7 +263,7 @@ class OpenRoom {
     const entry = await store.findEntry(this.model.activity.activityId, entryId);
     if (entry === undefined || entry.left) return false;
     const monoMs = clock.monoUs() / 1000;
-    const event = decideBypass(this.model, entry, reason, clock.wallMs(), monoMs);
+    const event = decideBypass(this.model, entry, reason, this.#nowMs(), monoMs);
     if (event === undefined) return false;
     await this.decide(event);
     this.model.window.note(1, clock.monoUs() / 1000);
@@ -270,7 +287,7 @@ class OpenRoom {
 
   /** Written, then applied; published by the caller, after. */
   async decide(body: RoomEventBody): Promise<void> {
-    const event = { ...body, atMs: this.#options.clock.wallMs(), seen: this.model.seen };
+    const event = { ...body, atMs: this.#nowMs(), seen: this.model.seen };
     await this.#log.append(event);
     this.model.applyEvent(event);
   }
@@ -288,7 +305,7 @@ class OpenRoom {
   }
 
   #stage(): RoomStage {
-    const phase = phaseAt(this.model.activity, this.#options.clock.wallMs());
+    const phase = phaseAt(this.model.activity, this.#nowMs());
     if (phase === 'scheduled') return 'before';
     if (phase === 'closed') return 'over';
     if (phase === 'lobby') return 'lobby';
@@ -297,7 +314,7 @@ class OpenRoom {
 
   /** Takes in what others wrote since: participants, then what happened to entries. */
   async #follow(): Promise<void> {
-    this.#knownAtMs = this.#options.clock.wallMs();
+    this.#knownAtMs = this.#nowMs();
     if (this.model.hasLines) await this.#followParticipants();
     await this.#followChanges(Infinity, true);
     const { joined } = await this.#options.store.counts(this.model.activity.activityId);
@@ -342,13 +359,13 @@ class OpenRoom {
 
   /** Closes the lobby and draws, when it is time. */
   async #progress(): Promise<void> {
-    const { clock, store } = this.#options;
+    const { store } = this.#options;
     const { model } = this;
     const { activityId, room } = model.activity;
     if (!model.hasLines || model.drawn) return;
     if (model.decided.lobby === undefined) {
-      if (clock.wallMs() < model.activity.opensAtMs) return;
-      const { lobbySize } = await store.closeLobby(activityId, clock.wallMs());
+      if (this.#nowMs() < model.activity.opensAtMs) return;
+      const { lobbySize } = await store.closeLobby(activityId, this.#nowMs());
       await this.#followParticipants();
       if (this.#merkle.size !== lobbySize) {
         throw new Error(`room "${activityId}": log has ${this.#merkle.size} of ${lobbySize} lines`);

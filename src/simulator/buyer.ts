@@ -7,7 +7,7 @@ import { SeededRandom } from './chance.ts';
 import { Client, type Pass } from './client.ts';
 import type { BuyerItem } from './plan.ts';
 import type { Intention } from './promises.ts';
-import { type Silence, type World, activityId, silence } from './world.ts';
+import { type Silence, type World, silence } from './world.ts';
 
 /**
  * One person of a simulated sale, from the first click to whatever end: written as a person would tell
@@ -264,7 +264,7 @@ export class Buyer {
           case 'RESERVATION_LOST':
             return 'refused';
           case 'ORDERED':
-            if (!paid && outcome?.orderId != null) {
+            if (!paid && typeof outcome?.orderId === 'string') {
               const done = await this.#payOrNot(outcome.orderId);
               if (done !== undefined) return done;
               paid = true;
@@ -346,5 +346,3 @@ export function stateOf(reply: StatusResult | Silence): Intention['told'] {
       return undefined;
   }
 }
-
-export { activityId };

@@ -20,6 +20,35 @@ export async function checkEnding(world: World): Promise<void> {
   await checkDraw(world);
 }
 
+/** Nothing is on its way any more: an early look at what `checkEnding` will ask. O(orders). */
+export function isSettled(world: World): boolean {
+  const { servers, plan } = world;
+  const { machine } = servers.inventory.engine;
+  if (machine.outbox.pending.size > 0) return false;
+  for (const order of servers.orders.everyOrder()) {
+    if (order.state === 'PENDING_PAYMENT') return false;
+  }
+  for (const fate of servers.orders.everyFate()) if (fate.due) return false;
+  for (const { state } of servers.orders.everyPayment()) {
+    if (unfinished.has(state)) return false;
+  }
+  return plan.shape.skus.every(({ skuId }) => {
+    const durable = servers.orders.stockNow({ activityId, skuId });
+    const stock = [...machine.skus.values()].find(({ key }) => key.skuId === skuId)?.stock;
+    return (
+      durable !== undefined &&
+      stock !== undefined &&
+      !stock.paused &&
+      stock.held === 0 &&
+      stock.ordered === durable.sold &&
+      stock.total === durable.total &&
+      stock.generation === durable.generation
+    );
+  });
+}
+
+const unfinished: ReadonlySet<string> = new Set(['CREATED', 'PROCESSING', 'UNKNOWN', 'REFUND_DUE']);
+
 const finalStates: ReadonlySet<string> = new Set([
   'PAID',
   'REFUNDED',

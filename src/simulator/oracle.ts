@@ -151,6 +151,7 @@ export class Oracle {
           return later;
         });
       },
+      headers: (...asked) => limits.headers(...asked),
       end: (request) => limits.end(request),
       risk: (caller) => limits.risk(caller),
       forged: (address) => limits.forged(address),

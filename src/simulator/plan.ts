@@ -51,6 +51,8 @@ export interface Shape {
   readonly drift: number;
   /** From here on nothing fails any more, ms from the beginning. */
   readonly healAtMs: number;
+  /** Every process is stopped once the sale is over, and started again when all deadlines have passed. */
+  readonly nightOff: boolean;
 }
 
 export interface LimitShape {
@@ -166,8 +168,8 @@ function shapeOf(random: SeededRandom): Shape {
     seats: seats && at === 0,
   }));
   const mode = oneOf<RoomMode>(random, ['draw', 'draw', 'fifo', 'fifo', 'passthrough', 'weighted']);
-  const lobbyMs = between(random, 2, 6) * 1_000;
-  const openForMs = between(random, 20, 45) * 1_000;
+  const lobbyMs = between(random, 2, 5) * 1_000;
+  const openForMs = between(random, 12, 30) * 1_000;
   return {
     deployment,
     gateways: alone ? 1 : between(random, 1, 2),
@@ -207,6 +209,7 @@ function shapeOf(random: SeededRandom): Shape {
     skewMs: oneOf(random, [0, 0, 300, 1_500]),
     drift: oneOf(random, [0, 0, 0.0002, 0.002]),
     healAtMs: lobbyMs + Math.floor(openForMs * 0.6),
+    nightOff: chance(random, 0.85),
   };
 }
 

@@ -1,13 +1,17 @@
+import type { Backlog } from '../ports/order-queue.ts';
 import type { HealthProbe, HealthReading } from '../ports/health-probe.ts';
 
 /** What a process of a simulated deployment measures of itself. */
 export class SimProbe implements HealthProbe {
-  queueDepth: number | undefined;
-  queueOldestAgeMs: number | undefined;
+  readonly #backlog: () => Backlog | undefined;
   #calls = 0;
   #failed = 0;
   #sumMs = 0;
   #stallMs = 0;
+
+  constructor(backlog: () => Backlog | undefined) {
+    this.#backlog = backlog;
+  }
 
   reserved(ms: number, failed: boolean): void {
     this.#calls += 1;
@@ -21,14 +25,16 @@ export class SimProbe implements HealthProbe {
   }
 
   read(): HealthReading {
+    const backlog = this.#backlog();
     const reading: HealthReading = {
       queueWaitMs: this.#stallMs,
       loopDelayMs: this.#stallMs,
       ...(this.#calls === 0
         ? {}
         : { reserveMs: this.#sumMs / this.#calls, storeErrorRatio: this.#failed / this.#calls }),
-      ...(this.queueDepth === undefined ? {} : { queueDepth: this.queueDepth }),
-      ...(this.queueOldestAgeMs === undefined ? {} : { queueOldestAgeMs: this.queueOldestAgeMs }),
+      ...(backlog === undefined
+        ? {}
+        : { queueDepth: backlog.depth, queueOldestAgeMs: backlog.oldestAgeMs }),
     };
     this.#calls = 0;
     this.#failed = 0;

@@ -128,6 +128,7 @@ export class SimProcess implements Owner {
   /** Ends in order, as when an operator stops it. */
   async stop(): Promise<void> {
     const { running, life } = this;
+    const { world } = this.#parts;
     this.retired = true;
     if (running === undefined) {
       this.die();
@@ -137,6 +138,7 @@ export class SimProcess implements Owner {
     await running.sale.stop();
     running.overload.stop();
     if (this.life !== life) return;
+    world.closed();
     this.die();
   }
 
@@ -162,7 +164,7 @@ export class SimProcess implements Owner {
     const base = { clock, timers, random };
     const stores = this.#stores();
     const lost = this.has('control') ? await prepareStock(stores, activities) : [];
-    const probe = new SimProbe();
+    const probe = new SimProbe(() => sale.backlog);
     const overload = new OverloadLoop({
       clock,
       probe,
@@ -201,11 +203,7 @@ export class SimProcess implements Owner {
       }),
       inventoryMayForget: !embedded,
       hooks: {
-        onReserveCall: (us, _size, failed) => {
-          probe.reserved(us / 1_000, failed);
-          probe.queueDepth = sale.backlog?.depth;
-          probe.queueOldestAgeMs = sale.backlog?.oldestAgeMs;
-        },
+        onReserveCall: (us, _size, failed) => probe.reserved(us / 1_000, failed),
         onTrouble: (_sku, trouble) => world.oracle.edge(`trouble ${trouble}`),
         onSoldOut: (_sku, soldOut) => world.oracle.edge(soldOut ? 'flag set' : 'flag cleared'),
         onWorkerEvent: (worker, event) => world.oracle.workerEvent(this, worker, event),

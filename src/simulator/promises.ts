@@ -57,7 +57,7 @@ export class Promises {
   ): void {
     this.#world.note('told', `${intention.userId} ${intention.requestId} ${state}`);
     this.#oracle.edge(`told ${state}`);
-    if (reservationId != null) intention.reservationIds.add(reservationId);
+    if (typeof reservationId === 'string') intention.reservationIds.add(reservationId);
     const { told } = intention;
     const sinceThen = this.#oracle.forgotten > intention.forgotten;
     if (told !== undefined && !sinceThen) {

@@ -72,6 +72,11 @@ export class SimLog implements StepLog {
     return this.#flushing;
   }
 
+  /** Everything is safe: its process has ended in order. */
+  flushed(): void {
+    this.#safe = this.records.length;
+  }
+
   /** The process has died: what was not safe is there in part. */
   crash(random: SeededRandom): void {
     const kept = this.#safe + random.below(this.records.length - this.#safe + 1);

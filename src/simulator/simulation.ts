@@ -1,5 +1,5 @@
 import { Buyer } from './buyer.ts';
-import { checkEnding } from './ending.ts';
+import { checkEnding, isSettled } from './ending.ts';
 import { Operator } from './operator.ts';
 import { Violation } from './oracle.ts';
 import type { FaultItem, Plan } from './plan.ts';
@@ -143,30 +143,13 @@ async function live(world: World): Promise<void> {
       () => `${buyer.userId} (${at}) still waits for something`,
     );
   }
-  if (shape.deployment === 'many') {
-    // The crowd has gone: one process for each task is enough for the night.
-    const idle = processes.filter(
-      (process, at) =>
-        process.has('gateway') ||
-        (process.has('worker') && processes.findIndex((one) => one.has('worker')) !== at) ||
-        process.has('control'),
-    );
-    for (const process of idle) say(process.stop());
-    await time.runUntil(time.nowUs + 10_000_000);
+  if (!isSettled(world)) await night(world, say);
+  // In the morning the doors open once more, for whoever wants to know.
+  for (const process of processes) {
+    process.retired = false;
+    if (process.running === undefined) say(process.start());
   }
-  const leapt = plan.items.some((item) => item.kind === 'fault' && item.fault === 'leap');
-  const nightMs = shape.paymentDeadlineMs + paymentGraceMs + reservationsMs + (leapt ? leapMs : 0);
-  await time.runUntil(Math.max(time.nowUs, (closesMs + nightMs) * 1_000));
-  if (shape.deployment === 'many') {
-    // In the morning the doors open once more, for whoever wants to know.
-    for (const process of processes) {
-      if (!process.has('worker')) {
-        process.retired = false;
-        say(process.start());
-      }
-    }
-    await time.runUntil(time.nowUs + 6_000_000);
-  }
+  await time.runUntil(time.nowUs + 6_000_000);
   let ended = false;
   say(
     checkEnding(world).finally(() => {
@@ -177,6 +160,36 @@ async function live(world: World): Promise<void> {
   if (broken.length > 0) throw broken[0];
   world.oracle.check(ended, '12', () => 'the last questions were never answered');
   world.oracle.look();
+}
+
+/** What was promised at the sale's end comes to its own: orders are paid or expire, money goes back. */
+async function night(world: World, say: (promise: Promise<unknown>) => void): Promise<void> {
+  const { plan, time, processes } = world;
+  const { shape } = plan;
+  const deadlinesMs = shape.paymentDeadlineMs + paymentGraceMs;
+  // One process for each task is enough, or none.
+  const kept = (process: SimProcess): boolean =>
+    !shape.nightOff && process === processes.find((one) => one.has('worker'));
+  for (const process of processes) if (!kept(process)) say(process.stop());
+  await time.runUntil(time.nowUs + 5_000_000);
+  if (shape.nightOff) {
+    await time.runUntil(time.nowUs + deadlinesMs * 1_000);
+    for (const process of processes) {
+      if (!process.has('worker')) continue;
+      process.retired = false;
+      say(process.start());
+    }
+  }
+  const leapt = plan.items.some((item) => item.kind === 'fault' && item.fault === 'leap');
+  const untilUs =
+    time.nowUs +
+    ((shape.nightOff ? 0 : deadlinesMs + (leapt ? leapMs : 0)) + reservationsMs) * 1_000;
+  let lookedUs = 0;
+  await time.runUntil(untilUs, () => {
+    if (time.nowUs - lookedUs < 1_000_000) return false;
+    lookedUs = time.nowUs;
+    return isSettled(world);
+  });
 }
 
 /** Serving, in full and in ordinary mode. */

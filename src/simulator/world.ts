@@ -202,6 +202,17 @@ export class World {
     process.die();
   }
 
+  /** A process has ended in order: its journals, where it has some, are whole. */
+  closed(): void {
+    if (this.plan.shape.deployment !== 'embedded') return;
+    const { inventory, admission } = this.servers;
+    inventory.shut();
+    inventory.log.flushed();
+    admission.log.flushed();
+    inventory.reopen();
+    admission.reopen();
+  }
+
   /** The inventory's server hands over to a copy that lacks some of the newest writes. */
   failover(most: number): void {
     const { inventory } = this.servers;

@@ -29,7 +29,18 @@ const floors: Readonly<Record<string, readonly string[]>> = {
   middleware: ['core', 'wire', 'ports', 'pipeline', 'outbound'],
   sdk: ['wire'],
   lab: ['core', 'wire', 'ports', 'config'],
-  simulator: ['core', 'wire', 'ports', 'pipeline', 'workers', 'control'],
+  simulator: [
+    'core',
+    'wire',
+    'ports',
+    'pipeline',
+    'stores',
+    'queues',
+    'workers',
+    'gateway',
+    'control',
+    'app',
+  ],
   app: [
     'core',
     'wire',
@@ -44,7 +55,7 @@ const floors: Readonly<Record<string, readonly string[]>> = {
     'telemetry',
     'config',
   ],
-  cli: ['core', 'wire', 'ports', 'config', 'pipeline', 'stores', 'app', 'lab'],
+  cli: ['core', 'wire', 'ports', 'config', 'pipeline', 'stores', 'app', 'lab', 'simulator'],
   'main.ts': ['app', 'cli'],
 };
 
