@@ -19,7 +19,8 @@ import type { ProcessProbe } from './health-probe.ts';
 import type { Dimension, LiveRules } from './live-rules.ts';
 import type { FormCounter } from './page-services.ts';
 import { allRoles, type Role } from './roles.ts';
-import type { Sale, SaleHooks } from './sale.ts';
+import type { Sale } from './sale.ts';
+import type { SaleHooks } from './sale-parts.ts';
 
 /** Span of the latencies that the operator sees, ms. */
 const latencySpanMs = 10_000;

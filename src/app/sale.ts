@@ -1,79 +1,24 @@
 import { Leadership } from '../control/leadership.ts';
-import type { OverloadLoop } from '../control/overload-loop.ts';
 import type { Activity, SkuKey } from '../core/activity.ts';
-import type { StageLedger } from '../core/ledger/ledger.ts';
 import { type Mode, modes } from '../core/overload/mode.ts';
 import { passVerifier } from '../pipeline/pass-verifier.ts';
 import { ActivityPaths } from '../pipeline/path-index.ts';
 import type { PassVerifier } from '../pipeline/stages/06-identify.ts';
 import { RequestStatus } from '../pipeline/request-status.ts';
-import { ReserveBatcher, type Trouble } from '../pipeline/reserve-batcher.ts';
+import { ReserveBatcher } from '../pipeline/reserve-batcher.ts';
 import { epochIsSoldOut, readSnapshot, SoldOutFlags } from '../pipeline/sold-out-flags.ts';
-import type { Clock, TimerHandle, Timers } from '../ports/clock.ts';
+import type { TimerHandle } from '../ports/clock.ts';
 import type { Backlog } from '../ports/order-queue.ts';
 import type { StockMark } from '../ports/inventory-store.ts';
-import type { PaymentProvider } from '../ports/payment-provider.ts';
-import type { Random } from '../ports/random.ts';
 import { type RebuildParts, rebuildSku } from '../workers/rebuild.ts';
-import { Reconciliation, type ReconcileReport } from '../workers/reconciliation.ts';
-import type { Stores } from './embedded-stores.ts';
-import { Fleet, type InstanceReport } from './fleet.ts';
-import type { Keys } from './keys-folder.ts';
+import { Reconciliation } from '../workers/reconciliation.ts';
+import { Fleet } from './fleet.ts';
 import { allRoles, type Role } from './roles.ts';
 import { RoomNews } from './room-news.ts';
-import { Rooms, type RoomsParts } from './rooms.ts';
+import { Rooms } from './rooms.ts';
+import type { SaleParts } from './sale-parts.ts';
 import { SaleWorkers } from './sale-workers.ts';
 import { ServedActivities } from './served.ts';
-
-/**
- * One deployment's sales, put together: everything between the HTTP server and the stores. Real time,
- * real randomness and real stores come in as ports, so that a simulated world runs this very code.
- */
-export interface SaleParts {
-  readonly activities: readonly Activity[];
-  readonly paymentGraceMs: number;
-  /** Order messages that may wait. */
-  readonly backlogCeiling: number;
-  readonly stores: Stores;
-  readonly keys: Keys;
-  /** Names this deployment in tokens. */
-  readonly issuer: string;
-  readonly clock: Clock;
-  readonly timers: Timers;
-  readonly random: Random;
-  /** After the I/O that is already there, at most 1 ms from now. */
-  readonly defer: (task: () => void) => void;
-  readonly overload: OverloadLoop;
-  readonly ledger: StageLedger;
-  /** Buyers pay at the built-in demo provider. */
-  readonly demoPayments: boolean;
-  readonly instance: string;
-  readonly hooks: SaleHooks;
-  /** Who vouches for people, for rooms that ask for it. */
-  readonly challengeProvider?: RoomsParts['challengeProvider'];
-  /** What this process does; everything by default. */
-  readonly roles?: readonly Role[];
-  /** What this process says of itself to others, where there are any. */
-  readonly report?: () => InstanceReport;
-  /** The inventory is on a server that may fail over and forget: then the leader rebuilds it. */
-  readonly inventoryMayForget?: boolean;
-  /** The way out to a payment provider. */
-  readonly guardProvider?: (provider: PaymentProvider) => PaymentProvider;
-}
-
-/** What the sale tells its surroundings: logs, metrics, signals. */
-export interface SaleHooks {
-  onReserveCall(elapsedUs: number, size: number, failed: boolean): void;
-  onTrouble(sku: SkuKey, trouble: Trouble): void;
-  onSoldOut(sku: SkuKey, soldOut: boolean): void;
-  onWorkerEvent(worker: string, event: { readonly kind: string }): void;
-  onReconciled(report: ReconcileReport): void;
-  /** This process leads from now on, or does not any more. */
-  onLeading(leads: boolean, epoch: number): void;
-  /** The leader begins to rebuild a SKU whose stock has been forgotten. */
-  onForgotten(sku: SkuKey, generation: number): void;
-  onError(what: string, error: unknown): void;
-}
 
 /** What one reservation step may take before the waves slow down, ms. */
 const reserveBudgetMs = 100;
@@ -88,6 +33,10 @@ const drainLookMs = 50;
 /** Between two looks at stock and backlog, ms: the sold-out flags' heartbeat, well inside their TTL. */
 const lookEveryMs = 500;
 
+/**
+ * One deployment's sales, put together: everything between the HTTP server and the stores. Real time,
+ * real randomness and real stores come in as ports, so that a simulated world runs this very code.
+ */
 export class Sale {
   /** What is on sale here, rehearsals included. */
   readonly activities: ServedActivities;
