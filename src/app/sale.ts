@@ -13,6 +13,7 @@ import type { StockMark } from '../ports/inventory-store.ts';
 import { type RebuildParts, rebuildSku } from '../workers/rebuild.ts';
 import { Reconciliation } from '../workers/reconciliation.ts';
 import { Fleet } from './fleet.ts';
+import { ForgottenStock } from './forgotten-stock.ts';
 import { allRoles, type Role } from './roles.ts';
 import { RoomNews } from './room-news.ts';
 import { Rooms } from './rooms.ts';
@@ -53,14 +54,13 @@ export class Sale {
   readonly #parts: SaleParts;
   readonly #roles: readonly Role[];
   readonly #leadership: Leadership | undefined;
-  /** SKUs to rebuild, by name, with the generation that has forgotten. */
-  readonly #forgotten = new Map<string, Forgotten>();
-  #mending: Promise<void> | undefined;
+  readonly #forgotten: ForgottenStock;
   readonly #marks = new Map<string, { readonly sku: SkuKey; readonly mark: StockMark }>();
   readonly #rebuiltAtMs = new Map<string, number>();
   #backlog: Backlog | undefined;
   #timer: TimerHandle | undefined;
   #looking: Promise<void> | undefined;
+  #counting: Promise<void> | undefined;
   #lookedAtUs: number | undefined;
 
   constructor(parts: SaleParts) {
@@ -157,6 +157,7 @@ export class Sale {
       onSettled: (messages, fates) => news.settled(messages, fates),
       onReturned: (returned) => news.returned(returned),
     });
+    this.#forgotten = this.#watchForgotten();
     this.fleet = this.#openFleet();
     this.#leadership = this.#lead();
     this.reconciliation = new Reconciliation({
@@ -235,6 +236,7 @@ export class Sale {
    */
   async start(): Promise<void> {
     await this.#look();
+    await this.#counting;
     await this.fleet?.start();
     if (this.#leadership !== undefined) await this.#leadership.start();
     else if (this.#roles.includes('control')) await this.rooms.lead();
@@ -253,7 +255,8 @@ export class Sale {
   async stop(): Promise<void> {
     this.#timer?.cancel();
     await this.#looking;
-    await this.#mending;
+    await this.#counting;
+    await this.#forgotten.settled();
     await this.#leadership?.stop();
     await Promise.all([this.rooms.stop(), this.workers.stop(), this.reconciliation.stop()]);
     await this.fleet?.stop();
@@ -269,7 +272,7 @@ export class Sale {
     return this.#parts.stores.failures?.() ?? [];
   }
 
-  /** Age of the last good look at stock and queue, ms; undefined before the first. */
+  /** Age of the last good look at stock, ms; undefined before the first. */
   get lookAgeMs(): number | undefined {
     if (this.#lookedAtUs === undefined) return undefined;
     return (this.#parts.clock.monoUs() - this.#lookedAtUs) / 1000;
@@ -306,36 +309,22 @@ export class Sale {
 
   /** That this generation of a SKU's stock has lost what it had acknowledged. */
   #noteForgotten(sku: SkuKey, generation: number): void {
-    if (this.#parts.inventoryMayForget !== true) return;
-    const name = nameOf(sku);
-    const known = this.#forgotten.get(name);
-    if (known !== undefined && known.generation >= generation) return;
-    this.#forgotten.set(name, { sku, generation });
-    this.fleet?.tellForgot(sku, generation);
+    if (this.#parts.inventoryMayForget === true) this.#forgotten.note(sku, generation);
   }
 
-  /** The leader builds anew what has been forgotten; tried again at every look until it is done. */
-  async #mend(): Promise<void> {
+  #watchForgotten(): ForgottenStock {
     const { stores, hooks } = this.#parts;
-    for (const [name, { sku, generation }] of this.#forgotten) {
-      try {
-        const mark = await stores.inventory.mark(sku);
-        if (mark !== undefined && mark.generation > generation) {
-          this.#forgotten.delete(name);
-          this.#learn(sku, mark);
-          continue;
-        }
-        if (!this.leads) {
-          // Said again until it is done: the first time may not have been heard.
-          this.fleet?.tellForgot(sku, generation);
-          continue;
-        }
+    return new ForgottenStock({
+      inventory: stores.inventory,
+      leads: () => this.leads,
+      tell: (sku, generation) => this.fleet?.tellForgot(sku, generation),
+      rebuild: async (sku, generation) => {
         hooks.onForgotten(sku, generation);
         await this.rebuild(sku, 'control', 'the inventory store forgot acknowledged writes');
-      } catch (error) {
-        hooks.onError(`rebuilding ${name}`, error);
-      }
-    }
+      },
+      onRebuilt: (sku, mark) => this.#learn(sku, mark),
+      onError: (sku, error) => hooks.onError(`rebuilding ${nameOf(sku)}`, error),
+    });
   }
 
   #lead(): Leadership | undefined {
@@ -406,22 +395,35 @@ export class Sale {
     }
   }
 
+  /** Beside the looks at stock, which must not wait for a broker that is slow to fail. */
+  #countBacklog(): Promise<void> {
+    const { stores, clock, hooks } = this.#parts;
+    this.#counting ??= stores.queue
+      .backlog(clock.wallMs())
+      .then(
+        (backlog) => {
+          this.#backlog = backlog;
+        },
+        (error: unknown) => hooks.onError('look at the queue', error),
+      )
+      .finally(() => {
+        this.#counting = undefined;
+      });
+    return this.#counting;
+  }
+
   async #look(): Promise<void> {
     const { stores, clock, hooks } = this.#parts;
+    void this.#countBacklog();
     try {
       await this.activities.hear();
       for (const sku of this.skus()) this.#see(sku, await stores.inventory.mark(sku));
-      this.#backlog = await stores.queue.backlog(clock.wallMs());
       this.#lookedAtUs = clock.monoUs();
       await this.#tellHolders();
     } catch (error) {
-      hooks.onError('look at stock and queue', error);
+      hooks.onError('look at stock', error);
     }
-    if (this.#forgotten.size > 0) {
-      this.#mending ??= this.#mend().finally(() => {
-        this.#mending = undefined;
-      });
-    }
+    this.#forgotten.look();
   }
 }
 
@@ -429,11 +431,6 @@ function skusOf(activities: readonly Activity[]): readonly SkuKey[] {
   return activities.flatMap(({ activityId, skus }) =>
     skus.map(({ skuId }) => ({ activityId, skuId })),
   );
-}
-
-interface Forgotten {
-  readonly sku: SkuKey;
-  readonly generation: number;
 }
 
 /** Was this said before that? Sequences of different generations are not comparable. */

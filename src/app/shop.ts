@@ -107,9 +107,9 @@ export async function openShop(parts: ShopParts): Promise<Shop> {
 export function readinessOf(sale: Sale, roles: readonly Role[]): Readiness {
   const reasons: string[] = [...sale.failures()];
   const age = sale.lookAgeMs;
-  if (age === undefined) reasons.push('stock and queue have not answered yet');
+  if (age === undefined) reasons.push('stock has not answered yet');
   else if (age > lookStaleMs) {
-    reasons.push(`stock and queue last answered ${Math.round(age / 1000)} s ago`);
+    reasons.push(`stock last answered ${Math.round(age / 1000)} s ago`);
   }
   if (roles.includes('gateway')) {
     for (const { activityId, skuId } of sale.unseen()) {

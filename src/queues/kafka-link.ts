@@ -196,6 +196,9 @@ export class KafkaLink {
         ...this.#base,
         groupId: this.#options.groupId,
         retries: 5,
+        // The broker answers a join when every member has come or was missed. Whoever hangs up before
+        // that is a member too, and the next join waits for it in turn: then nobody ever gets in.
+        requestTimeout: this.#options.sessionMs + this.#options.timeoutMs,
         sessionTimeout: this.#options.sessionMs,
         rebalanceTimeout: this.#options.sessionMs,
         // Also how soon members hear that another came or went.

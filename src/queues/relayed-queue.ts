@@ -1,3 +1,4 @@
+import { OutcomeUnknownError, UnavailableError } from '../ports/errors.ts';
 import type { Backlog, BuriedMessage, Delivery, OrderQueue } from '../ports/order-queue.ts';
 
 /**
@@ -6,10 +7,16 @@ import type { Backlog, BuriedMessage, Delivery, OrderQueue } from '../ports/orde
  *
  * A message that is in both, between the broker's answer and the trimming, counts twice; so the depth
  * is never too low.
+ *
+ * A broker that is away gets nothing from this outbox, and nobody can receive from it: so what it held
+ * when it last answered is what it holds, but for a batch in flight, and the outbox alone grows. Then
+ * its last answer is used, its oldest message ageing, until it answers again: a broker that restarts
+ * must not make everybody blind to the backlog in front of it.
  */
 export class RelayedQueue implements OrderQueue {
   readonly #outbox: Pick<OrderQueue, 'backlog' | 'buried'>;
   readonly #broker: OrderQueue;
+  #known: { readonly backlog: Backlog; readonly atMs: number } | undefined;
 
   constructor(outbox: Pick<OrderQueue, 'backlog' | 'buried'>, broker: OrderQueue) {
     this.#outbox = outbox;
@@ -35,7 +42,7 @@ export class RelayedQueue implements OrderQueue {
   async backlog(nowMs: number): Promise<Backlog> {
     const [outbox, broker] = await Promise.all([
       this.#outbox.backlog(nowMs),
-      this.#broker.backlog(nowMs),
+      this.#brokerBacklog(nowMs),
     ]);
     return {
       depth: outbox.depth + broker.depth,
@@ -44,6 +51,22 @@ export class RelayedQueue implements OrderQueue {
       producedTotal: outbox.producedTotal,
       acknowledgedTotal: broker.acknowledgedTotal,
     };
+  }
+
+  /** Rejects only until the broker has answered once. */
+  async #brokerBacklog(nowMs: number): Promise<Backlog> {
+    try {
+      const backlog = await this.#broker.backlog(nowMs);
+      this.#known = { backlog, atMs: nowMs };
+      return backlog;
+    } catch (error) {
+      const known = this.#known;
+      const away = error instanceof UnavailableError || error instanceof OutcomeUnknownError;
+      if (known === undefined || !away) throw error;
+      const { depth, oldestAgeMs } = known.backlog;
+      const grownMs = depth === 0 ? 0 : Math.max(0, nowMs - known.atMs);
+      return { ...known.backlog, oldestAgeMs: oldestAgeMs + grownMs };
+    }
   }
 
   async buried(limit: number): Promise<readonly BuriedMessage[]> {

@@ -16,9 +16,11 @@ import { startKafka } from '../support/servers/kafka.ts';
 import { startNats } from '../support/servers/nats.ts';
 
 /**
- * Many processes whose order messages go over a broker. In mid-sale the broker is killed and comes
- * back, and so is the worker whose turn it is to move messages there; it does not come back.
+ * Many processes whose order messages go over a broker, which is killed in mid-sale and comes back. In
+ * the long run the worker whose turn it is to move messages there is killed too, and does not.
  */
+const long = process.env['SLUICE_LONG'] === '1';
+const stock = 60;
 let cluster: RunningCluster | undefined;
 let broker: { crash(): Promise<void>; stop(): Promise<void>; readonly url: string } | undefined;
 afterEach(async () => {
@@ -46,29 +48,36 @@ const brokers = [
 ];
 
 describe.each(brokers)('a cluster whose queue is $name', ({ start, watch }) => {
-  test('sells while the broker restarts and the relay dies', async () => {
+  test('sells while the broker restarts', async () => {
     broker = await start();
     const { url } = broker;
-    cluster = await startClusterWith({ SLUICE_QUEUE: url }, '--stock', '60', '--open-in', '8s');
+    const flags = long ? ['--open-in', '5s'] : ['--open-in', '1s', '--workers', '1'];
+    cluster = await startClusterWith({ SLUICE_QUEUE: url }, '--stock', String(stock), ...flags);
     const running = cluster;
-    const ran = crowd(running, 200, '4s');
-    await until('a tenth is taken', async () => (await taken(running)) >= 6);
+    const ran = crowd(running, long ? 200 : 50, long ? '4s' : '2s');
+    await until('a tenth is taken', async () => (await taken(running)) >= stock / 10);
     const relay = await relayOf(running);
     expect(Object.entries(running.processes)).toContainEqual([
       expect.stringMatching(/^worker-/),
       relay,
     ]);
-    process.kill(relay, 'SIGKILL');
+    if (long) process.kill(relay, 'SIGKILL');
     await broker.crash();
-    expectHolds(await ran, 60);
-    expect(await relayOf(running)).not.toBe(relay);
+    const ended = await ran;
+    expectHolds(ended, stock);
+    const { sold } = ended.report.stock;
+    if (long) expect(await relayOf(running)).not.toBe(relay);
 
     const queue = await watch(url);
     try {
-      const { producedTotal, depth, buried } = await queue.backlog(Date.now());
-      expect({ depth, buried }).toEqual({ depth: 0, buried: 0 });
+      // An acknowledgement that the broker forgot when it was killed brings its message once more.
+      if (long)
+        await until('all is done', async () => (await queue.backlog(Date.now())).depth === 0);
+      const { producedTotal, buried } = await queue.backlog(Date.now());
+      expect(buried).toBe(0);
       // Each reservation once at least; what the dead relay had moved and not trimmed, twice.
-      expect(producedTotal).toBeGreaterThanOrEqual(60);
+      expect(sold).toBeGreaterThan(0);
+      expect(producedTotal).toBeGreaterThanOrEqual(sold);
     } finally {
       await queue.close();
     }
