@@ -95,6 +95,10 @@ export class RequestStatus {
       }
     }
     if (record === 'unavailable') return { kind: 'unavailable', part: 'inventory' };
+    // An order that the fate above does not speak of: the fate is that of another try.
+    if (record?.state === 'ordered' && fate !== 'unavailable' && fate !== undefined) {
+      return this.askRecord(sku, record);
+    }
     if (record !== undefined) return this.#ofRecord(sku, record, fate === 'unavailable');
     return fate === 'unavailable' ? { kind: 'unavailable', part: 'orders' } : undefined;
   }

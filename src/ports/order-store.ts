@@ -58,7 +58,10 @@ export interface OrderStore {
 
   orderById(orderId: string): Promise<Order | undefined>;
   orderByReservation(reservationId: string): Promise<Order | undefined>;
-  /** Newest fate of (activity, SKU, user, request id), if any was decided. */
+  /**
+   * What became of (activity, SKU, user, request id): its live order if there is one (a later try of a
+   * store that had forgotten the first may have been refused), else the newest fate, if any was decided.
+   */
   fateOfRequest(sku: SkuKey, userId: string, requestId: string): Promise<RequestFate | undefined>;
   liveOfPerson(sku: SkuKey, personId: string): Promise<readonly Order[]>;
 

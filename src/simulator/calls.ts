@@ -107,8 +107,9 @@ export function throughPort<Port extends object>(
     [methods.reads, false],
   ] as const) {
     for (const name of names) {
+      const labels = labelsOf(options.port, name);
       seen[name] = (...given) =>
-        caller.call(name, changes, async () => {
+        caller.call(labels, changes, async () => {
           const there = real() as Record<string, Method>;
           const method = there[name];
           if (method === undefined) throw new TypeError(`the port has no ${name}`);
@@ -124,6 +125,25 @@ export function throughPort<Port extends object>(
   return seen as Port;
 }
 
+/** Made once for each method: a label is needed for every event. */
+interface Labels {
+  readonly there: string;
+  readonly back: string;
+  readonly late: string;
+}
+
+const allLabels = new Map<string, Labels>();
+
+function labelsOf(port: PortName, method: string): Labels {
+  const there = `${port}.${method}`;
+  let labels = allLabels.get(there);
+  if (labels === undefined) {
+    labels = { there, back: `${there} back`, late: `${there} late` };
+    allLabels.set(there, labels);
+  }
+  return labels;
+}
+
 class Caller {
   readonly #options: CallOptions;
   readonly #life: number;
@@ -133,36 +153,36 @@ class Caller {
     this.#life = options.process.life;
   }
 
-  call(method: string, changes: boolean, work: () => Promise<unknown>): Promise<unknown> {
+  call(labels: Labels, changes: boolean, work: () => Promise<unknown>): Promise<unknown> {
     const { world, process, port, local } = this.#options;
     if (process.life !== this.#life) return never;
     const fault = world.faults.ofCall(port, process.index, world.nowMs);
     if (fault !== undefined) {
-      world.note(fault, `${process.name} ${port}.${method}`);
+      world.note(fault, `${process.name} ${labels.there}`);
     }
     switch (fault) {
       case undefined:
-        return local ? work() : this.#remote(work, method, world.latency(port), 0);
+        return local ? work() : this.#remote(work, labels, world.latency(port), 0);
       case 'slow': {
         const us = slowUs[0] + world.chance.below(slowUs[1] - slowUs[0]);
         if (local) return this.#after(us, work);
         const patience = patienceUs[port];
-        if (us < patience) return this.#remote(work, method, us / 2, us / 2);
+        if (us < patience) return this.#remote(work, labels, us / 2, us / 2);
         // It is done in time or after; its caller has gone either way.
-        world.time.after(us / 2, `${port}.${method}`, () => this.#forget(work));
-        return this.#giveUp(patience, method, changes);
+        world.time.after(us / 2, labels.there, () => this.#forget(work));
+        return this.#giveUp(patience, labels, changes);
       }
       case 'refused':
-        return this.#fail(world.latency(port), new UnavailableError(`${port}.${method}: refused`));
+        return this.#fail(world.latency(port), new UnavailableError(`${labels.there}: refused`));
       case 'lost_request':
-        return this.#giveUp(patienceUs[port], method, changes);
+        return this.#giveUp(patienceUs[port], labels, changes);
       case 'lost_reply':
-        world.time.after(world.latency(port), `${port}.${method}`, () => this.#forget(work));
-        return this.#giveUp(patienceUs[port], method, changes);
+        world.time.after(world.latency(port), labels.there, () => this.#forget(work));
+        return this.#giveUp(patienceUs[port], labels, changes);
       case 'late': {
         const us = patienceUs[port] + lateUs[0] + world.chance.below(lateUs[1] - lateUs[0]);
-        world.time.after(us, `${port}.${method} late`, () => this.#forget(work));
-        return this.#giveUp(patienceUs[port], method, changes);
+        world.time.after(us, labels.late, () => this.#forget(work));
+        return this.#giveUp(patienceUs[port], labels, changes);
       }
       case 'crash_before':
         world.crash(process);
@@ -177,18 +197,17 @@ class Caller {
   /** There, work, and back to whoever still lives. */
   #remote(
     work: () => Promise<unknown>,
-    method: string,
+    labels: Labels,
     thereUs: number,
     backUs: number,
   ): Promise<unknown> {
     const { world, process, port } = this.#options;
-    const label = `${port}.${method}`;
     return new Promise((resolve, reject) => {
       const back = (answer: () => void): void => {
         if (process.life !== this.#life) return;
-        world.time.after(backUs || world.latency(port), `${label} back`, answer, process);
+        world.time.after(backUs || world.latency(port), labels.back, answer, process);
       };
-      world.time.after(thereUs, label, () => {
+      world.time.after(thereUs, labels.there, () => {
         work().then(
           (value) => back(() => resolve(value)),
           (error: unknown) => back(() => reject(asError(error))),
@@ -209,9 +228,8 @@ class Caller {
     work().catch((error: unknown) => this.#options.world.unheard(error));
   }
 
-  #giveUp(us: number, method: string, changes: boolean): Promise<never> {
-    const { port } = this.#options;
-    const what = `${port}.${method}: no answer within ${us / 1_000} ms`;
+  #giveUp(us: number, labels: Labels, changes: boolean): Promise<never> {
+    const what = `${labels.there}: no answer within ${us / 1_000} ms`;
     return this.#fail(us, changes ? new OutcomeUnknownError(what) : new UnavailableError(what));
   }
 

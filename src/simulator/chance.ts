@@ -17,7 +17,10 @@ export class SeededRandom implements Random {
 
   #next(): number {
     const s = this.#state;
-    const [a = 0, b = 0, c = 0, d = 0] = s;
+    const a = s[0] ?? 0;
+    const b = s[1] ?? 0;
+    const c = s[2] ?? 0;
+    const d = s[3] ?? 0;
     const product = Math.imul(b, 5);
     const result = Math.imul((product << 7) | (product >>> 25), 9) >>> 0;
     const t = b << 9;

@@ -1,4 +1,4 @@
-import type { Mode } from '../core/overload/mode.ts';
+import { type Mode, modes } from '../core/overload/mode.ts';
 import { holdsUnits, mayOrder } from '../core/orders/states.ts';
 import type { PathLimits } from '../pipeline/limits.ts';
 import type { OrderState, PaymentState } from '../ports/order-store.ts';
@@ -8,9 +8,10 @@ import type { ReconcileReport } from '../workers/reconciliation.ts';
 import type { BudgetStore } from '../ports/budget-store.ts';
 import { BudgetWatch } from './budget-watch.ts';
 import type { SimProcess } from './process.ts';
+import type { SkuKey } from '../core/activity.ts';
+import type { Epoch } from '../pipeline/sold-out-flags.ts';
 import { Promises } from './promises.ts';
 import { RoomWatch } from './room-watch.ts';
-import { hashOf } from './trace.ts';
 import { type World, activityId } from './world.ts';
 
 /** Something that must never be, was. */
@@ -48,6 +49,7 @@ export class Oracle {
   #ordersTouched = false;
   #anyTouched = false;
   readonly #orderStates = new Map<string, OrderState>();
+  readonly #orderCounts = [0, 0, 0, 0, 0];
   readonly #paymentStates = new Map<string, PaymentState>();
   /** Nonce → (user, request id) that a store has bound it to. */
   readonly #nonces = new Map<string, { readonly key: string; readonly forgotten: number }>();
@@ -56,7 +58,6 @@ export class Oracle {
     string,
     { readonly id: string; readonly fingerprint: string; readonly forgotten: number }
   >();
-  readonly #epochs = new Map<string, readonly [life: number, generation: number, epoch: number]>();
   readonly #ledgers = new Set<SimProcess>();
 
   constructor(world: World) {
@@ -283,10 +284,13 @@ export class Oracle {
     const persons = new Map<string, number>();
     const nonceOwners = new Map<string, string>();
     const seats = new Map<string, string>();
+    const requests = new Map<string, string>();
     for (const order of orders.everyOrder()) {
       const before = this.#orderStates.get(order.orderId);
       if (before !== order.state) {
         this.#orderStates.set(order.orderId, order.state);
+        if (before !== undefined) this.#countOrder(before, -1);
+        this.#countOrder(order.state, 1);
         this.edge(`order ${before ?? 'new'} → ${order.state}`);
         this.check(
           before === undefined ? order.state === 'PENDING_PAYMENT' : mayOrder(before, order.state),
@@ -298,6 +302,14 @@ export class Oracle {
       sold.set(order.skuId, (sold.get(order.skuId) ?? 0) + order.quantity);
       const person = `${order.skuId} ${order.personId}`;
       persons.set(person, (persons.get(person) ?? 0) + order.quantity);
+      const request = `${order.skuId} ${order.userId} ${order.requestId}`;
+      const twin = requests.get(request);
+      this.check(
+        twin === undefined,
+        '4',
+        () => `${request} has orders ${twin ?? ''} and ${order.orderId}`,
+      );
+      requests.set(request, order.orderId);
       for (const seat of order.seats ?? []) {
         const other = seats.get(`${order.skuId} ${seat}`);
         this.check(
@@ -343,6 +355,11 @@ export class Oracle {
     }
   }
 
+  #countOrder(state: OrderState, by: number): void {
+    const at = stateIndex[state];
+    this.#orderCounts[at] = (this.#orderCounts[at] ?? 0) + by;
+  }
+
   #lookAtProcesses(): void {
     let leaders = 0;
     for (const process of this.#world.processes) {
@@ -350,27 +367,31 @@ export class Oracle {
       if (running === undefined) continue;
       if (process.roles.length === 1 && running.sale.leads) leaders += 1;
       if (running.pipeline === undefined) continue;
-      for (const { skuId } of this.#world.plan.shape.skus) {
-        const sku = { activityId, skuId };
+      for (const sku of this.#world.skus) {
         const epoch = running.sale.flags.epochOf(sku);
-        if (epoch === undefined) continue;
-        const name = `${process.name} ${skuId}`;
-        const before = this.#epochs.get(name);
-        const now = [process.life, epoch.generation, epoch.stockEpoch] as const;
-        if (before === undefined || before[0] !== now[0]) {
-          this.#epochs.set(name, now);
-          continue;
-        }
-        if (before[1] === now[1] && before[2] === now[2]) continue;
-        this.check(
-          now[1] > before[1] || (now[1] === before[1] && now[2] > before[2]),
-          '8',
-          () => `${name}: epoch ${before[1]}/${before[2]} was replaced by ${now[1]}/${now[2]}`,
-        );
-        this.#epochs.set(name, now);
+        if (epoch !== undefined) this.#lookAtFlag(process, sku, epoch);
       }
     }
     this.check(leaders <= 1, 'one leader', () => `${leaders} processes lead at once`);
+  }
+
+  /** Only a higher epoch replaces another, in one life of a process. */
+  #lookAtFlag(process: SimProcess, { skuId }: SkuKey, { generation, stockEpoch }: Epoch): void {
+    const seen = (process.seenEpochs[skuId] ??= { life: 0, generation: 0, stockEpoch: 0 });
+    if (seen.life === process.life) {
+      if (seen.generation === generation && seen.stockEpoch === stockEpoch) return;
+      this.check(
+        generation > seen.generation ||
+          (generation === seen.generation && stockEpoch > seen.stockEpoch),
+        '8',
+        () =>
+          `${process.name} ${skuId}: epoch ${seen.generation}/${seen.stockEpoch} was replaced by ` +
+          `${generation}/${stockEpoch}`,
+      );
+    }
+    seen.life = process.life;
+    seen.generation = generation;
+    seen.stockEpoch = stockEpoch;
   }
 
   #lookAtLedgers(): void {
@@ -381,29 +402,27 @@ export class Oracle {
     this.#ledgers.clear();
   }
 
-  /** The world as few words, to count how many different ones were seen. */
+  /** The world as one number of few facts, to count how many different ones were seen. */
   #noteState(): void {
     const { servers, processes } = this.#world;
-    const parts: string[] = [];
+    let state = 0x811c9dc5;
+    const mix = (value: number): void => {
+      state = Math.imul(state ^ value, 0x01000193);
+    };
     for (const { stock } of servers.inventory.engine.machine.skus.values()) {
-      parts.push(
-        `${Math.min(stock.available, 3)}${Math.min(stock.held, 3)}${Math.min(stock.ordered, 3)}` +
-          `${stock.paused ? 'p' : ''}${Math.min(stock.generation, 4)}${stock.stockEpoch % 2}` +
-          `${Math.min(stock.waiting, 3)}`,
-      );
+      mix(Math.min(stock.available, 3) | (Math.min(stock.held, 3) << 2));
+      mix(Math.min(stock.ordered, 3) | (Math.min(stock.waiting, 3) << 2));
+      mix(Math.min(stock.generation, 4) | ((stock.stockEpoch % 2) << 3) | (stock.paused ? 16 : 0));
     }
     for (const { running } of processes) {
-      parts.push(
-        running === undefined ? '-' : `${running.overload.mode[0]}${running.sale.leads ? 'l' : ''}`,
+      mix(
+        running === undefined
+          ? 99
+          : modes.indexOf(running.overload.mode) | (running.sale.leads ? 8 : 0),
       );
     }
-    const fates = [0, 0, 0, 0, 0];
-    for (const state of this.#orderStates.values()) {
-      const at = stateIndex[state];
-      fates[at] = Math.min(3, (fates[at] ?? 0) + 1);
-    }
-    parts.push(fates.join(''));
-    this.states.add(hashOf(parts.join(' ')));
+    for (const count of this.#orderCounts) mix(Math.min(3, count));
+    this.states.add(state);
   }
 }
 

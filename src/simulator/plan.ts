@@ -168,13 +168,13 @@ function shapeOf(random: SeededRandom): Shape {
     seats: seats && at === 0,
   }));
   const mode = oneOf<RoomMode>(random, ['draw', 'draw', 'fifo', 'fifo', 'passthrough', 'weighted']);
-  const lobbyMs = between(random, 2, 5) * 1_000;
-  const openForMs = between(random, 12, 30) * 1_000;
+  const lobbyMs = between(random, 15, 40) * 100;
+  const openForMs = between(random, 9, 20) * 1_000;
   return {
     deployment,
-    gateways: alone ? 1 : between(random, 1, 2),
-    workers: alone ? 1 : between(random, 1, 2),
-    controls: alone ? 1 : between(random, 1, 2),
+    gateways: alone || chance(random, 0.5) ? 1 : 2,
+    workers: alone || chance(random, 0.6) ? 1 : 2,
+    controls: alone || chance(random, 0.5) ? 1 : 2,
     skus,
     maxPerPerson: oneOf(random, [1, 1, 1, 2, 3]),
     room: {
@@ -252,7 +252,7 @@ function faultsOf(random: SeededRandom, shape: Shape, next: () => number): Fault
   const ports = portNames.filter(() => chance(random, 0.5));
   return Array.from({ length: count }, (): FaultItem => {
     const fault = oneOf<FaultKind>(random, kinds);
-    const atMs = between(random, 500, shape.healAtMs - 500);
+    const atMs = between(random, 300, shape.healAtMs - 300);
     const whole = chance(random, 0.25);
     return {
       kind: 'fault',

@@ -80,6 +80,9 @@ export class SimProcess implements Owner {
   running: Running | undefined;
   /** Submits that it has taken and not answered. */
   inSystem = 0;
+  /** For the oracle: the newest epoch of each SKU that this process was seen to believe. */
+  readonly seenEpochs: Record<string, { life: number; generation: number; stockEpoch: number }> =
+    {};
   /** It stays down from now on. */
   retired = false;
   readonly #parts: ProcessParts;

@@ -1,5 +1,5 @@
 import type { Keys } from '../app/keys-folder.ts';
-import type { Activity } from '../core/activity.ts';
+import type { Activity, SkuKey } from '../core/activity.ts';
 import { KeyRing } from '../core/pass/key-ring.ts';
 import type { TokenType } from '../core/pass/token.ts';
 import { pathIdOf } from '../core/pass/path-id.ts';
@@ -39,6 +39,7 @@ export class World {
   readonly servers: Servers;
   readonly oracle: Oracle;
   readonly activities: readonly Activity[];
+  readonly skus: readonly SkuKey[];
   readonly rules: RuleSet | undefined;
   readonly issuer = 'sluice';
   readonly graceMs = paymentGraceMs;
@@ -105,6 +106,7 @@ export class World {
       },
     });
     this.activities = [activityOf(plan)];
+    this.skus = shape.skus.map(({ skuId }) => ({ activityId, skuId }));
     this.rules = rulesOf(plan);
     const secrets = random.fork('secrets');
     this.#secrets = Object.fromEntries(

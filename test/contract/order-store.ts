@@ -306,6 +306,19 @@ export function orderStoreContract(name: string, make: () => Promise<OrderStoreH
         });
       });
 
+      test('a live order is what became of a request, whatever a later try of it came to', async () => {
+        await commit(orderMessage('first', { user: 'ann', requestId: 'req-twice' }));
+        // The inventory had forgotten the first, and took the second; the person's limit refuses it.
+        const [fate] = await store.commitBatch(
+          [orderMessage('second', { user: 'ann', requestId: 'req-twice', nonce: 'nonce-first' })],
+          commitContext(startMs + 5),
+        );
+        expect(fate).toMatchObject({ fate: 'released', reason: 'refused' });
+        expect(await store.fateOfRequest(sku, 'ann', 'req-twice')).toMatchObject({
+          order: { orderId: 'ord_first' },
+        });
+      });
+
       test('a SKU that nobody declared stops its batch and leaves nothing behind', async () => {
         const stray = orderMessage('b', { skuId: 'balcony' });
         await expect(commit(orderMessage('a'), stray)).rejects.toBeInstanceOf(UnknownSkuError);

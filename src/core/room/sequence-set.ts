@@ -9,6 +9,8 @@ import { fromBase64Url, toBase64Url } from './bytes.ts';
  */
 const chunkBits = 16;
 const chunkBytes = 1 << (chunkBits - 3);
+/** Characters of a chunk that is written whole. */
+const wholeChars = Math.ceil((chunkBytes * 8) / 6);
 
 export class SequenceSet {
   readonly #chunks: (Uint8Array | undefined)[] = [];
@@ -76,15 +78,18 @@ export class SequenceSet {
       if (chunk === undefined) return;
       const inside: number[] = [];
       let before = -1;
-      for (let place = 0; place < 65_536; place += 1) {
-        if (((chunk[place >>> 3] ?? 0) & (1 << (place & 7))) === 0) continue;
-        inside.push(place - before);
-        before = place;
+      for (let byte = 0; byte < chunkBytes; byte += 1) {
+        const bits = chunk[byte] ?? 0;
+        if (bits === 0) continue;
+        for (let place = byte * 8; place < byte * 8 + 8; place += 1) {
+          if ((bits & (1 << (place & 7))) === 0) continue;
+          inside.push(place - before);
+          before = place;
+        }
       }
       if (inside.length === 0) return;
       const listed = inside.map((gap) => gap.toString(36)).join('.');
-      const whole = toBase64Url(chunk);
-      parts.push(`${at}${listed.length < whole.length ? `:${listed}` : `=${whole}`}`);
+      parts.push(`${at}${listed.length < wholeChars ? `:${listed}` : `=${toBase64Url(chunk)}`}`);
     });
     return parts.join(' ');
   }

@@ -190,7 +190,10 @@ export class MemoryOrderStore implements OrderStore {
         ({ facts }) =>
           facts.userId === userId && facts.requestId === requestId && skuKey(facts) === skuKey(sku),
       )
-      .toSorted((a, b) => b.atMs - a.atMs || b.facts.generation - a.facts.generation);
+      .toSorted(
+        (a, b) =>
+          liveFirst(b) - liveFirst(a) || b.atMs - a.atMs || b.facts.generation - a.facts.generation,
+      );
     if (newest === undefined) return undefined;
     const { reservationId, fingerprint, generation, quantity } = newest.facts;
     return {
@@ -523,6 +526,9 @@ function newOrder(message: OrderMessage, context: CommitContext): Order {
     ...(message.seats === undefined ? {} : { seats: message.seats }),
   };
 }
+
+const liveFirst = ({ order }: Row): number =>
+  order !== undefined && holdsUnits(order.state) ? 1 : 0;
 
 function reasonOf(row: Row): ReleaseReason {
   return (row.order && reasons[row.order.state]) ?? row.reason ?? 'refused';

@@ -105,7 +105,8 @@ export class PostgresOrderStore implements OrderStore {
     const [row] = await this.#sql.query<OrderRow>(
       `SELECT ${orderColumns} FROM orders
        WHERE user_id = $1 AND request_id = $2 AND activity_id = $3 AND sku_id = $4
-       ORDER BY created_at_ms DESC, generation DESC, reservation_id LIMIT 1`,
+       ORDER BY COALESCE(state IN ('PENDING_PAYMENT', 'PAID'), false) DESC,
+         created_at_ms DESC, generation DESC, reservation_id LIMIT 1`,
       [userId, requestId, sku.activityId, sku.skuId],
     );
     return row === undefined ? undefined : toRequestFate(row);
