@@ -283,6 +283,7 @@ function guardOrders(store: OrderStore, outbound: Outbound): OrderStore {
       stock: 'read',
       adjustTotal: 'write',
       raiseGeneration: 'write',
+      setStopped: 'write',
       counts: 'report',
       search: 'report',
       close: 'through',

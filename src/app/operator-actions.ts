@@ -70,8 +70,11 @@ export function operatorActions(parts: OperatorActionsParts): OperatorActions {
     if (activity === undefined) return refused(`no activity "${activityId}"`);
     if (!rooms.leads) return refused(elsewhere);
     if (stopped) await rooms.pause(activityId, context);
+    const { who, why } = context;
     for (const { skuId } of activity.skus) {
-      await stores.inventory.setPaused({ activityId, skuId }, stopped);
+      const sku = { activityId, skuId };
+      await stores.orders.setStopped(sku, stopped, { who, why, nowMs: clock.wallMs() });
+      await stores.inventory.setPaused(sku, stopped);
     }
     if (!stopped) await rooms.resume(activityId, context);
     return done(stopped ? 'no more waves, no more reservations' : 'waves and reservations go on');

@@ -46,6 +46,7 @@ export async function prepareStock(
           stockEpoch: 0,
           ...(seats === undefined ? {} : { seats }),
         });
+        if (durable?.stopped === true) await stores.inventory.setPaused(sku, true);
       }
     }
   }

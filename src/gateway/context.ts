@@ -1,6 +1,7 @@
 import type { IncomingMessage } from 'node:http';
 import { clientAddress, type TrustedProxies } from '../core/limit/address.ts';
 import type { RetrySpread } from '../pipeline/health.ts';
+import type { ReturnQueue } from '../pipeline/return-queue.ts';
 import type { SubmitPipeline } from '../pipeline/pipeline.ts';
 import type { Renderer } from './answer.ts';
 import type { AvailabilityBoard } from './availability.ts';
@@ -16,6 +17,8 @@ export interface GatewayContext {
   readonly pipeline: SubmitPipeline;
   readonly board: AvailabilityBoard;
   readonly spread: RetrySpread;
+  /** For those refused by health who lose nothing by waiting. */
+  readonly returns: ReturnQueue;
 }
 
 /** The sender's canonical address, after trusted proxies. */

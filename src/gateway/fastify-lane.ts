@@ -350,7 +350,10 @@ function refuseEarly(
   const { health, limits } = context.deps;
   const head = refuseHeadOf(route, request);
   if (head !== undefined || route.priority === undefined) return head;
-  if (!health.admit(route.priority, limited.address)) return refuse(shed, context.spread.busyMs());
+  if (!health.admit(route.priority, limited.address)) {
+    const { spread, returns } = context;
+    return refuse(shed, route.priority >= 2 ? returns.nextMs() : spread.busyMs());
+  }
   const by = limits.instance(limited) ?? limits.source(limited);
   return by === undefined ? undefined : sourceLimits(by);
 }

@@ -2,6 +2,7 @@ import type { IncomingMessage, ServerResponse } from 'node:http';
 import { type FixedRefusal, type Refusal, refuse } from '../core/decision.ts';
 import { headersMaxCount } from '../core/bounds.ts';
 import { RetrySpread } from '../pipeline/health.ts';
+import { ReturnQueue } from '../pipeline/return-queue.ts';
 import { SubmitPipeline } from '../pipeline/pipeline.ts';
 import { Renderer } from './answer.ts';
 import { AvailabilityBoard } from './availability.ts';
@@ -64,6 +65,7 @@ export async function createGateway(deps: GatewayDeps, version = '0'): Promise<G
   const context: GatewayContext = {
     deps,
     spread,
+    returns: new ReturnQueue(deps.random, () => deps.clock.monoUs()),
     renderer: new Renderer(),
     exchanges: new Exchanges(() => deps.clock.monoUs()),
     board: new AvailabilityBoard(deps.inventory, deps.orders, deps.clock, (sku, error) =>

@@ -234,7 +234,7 @@ export class HotLane {
         ? statusLimits(early)
         : deps.health.admit(3, token)
           ? deps.door.standingByToken(activityId, token)
-          : refuse(shedStanding, this.#context.spread.busyMs());
+          : refuse(shedStanding, this.#context.returns.nextMs());
     if ('kind' in result && result.kind === 'bad_token') {
       deps.limits.end(limited);
       return false;

@@ -102,6 +102,11 @@ export interface OrderStore {
   ): Promise<boolean>;
   /** Raises the durable generation, so that messages of older ones are refused. */
   raiseGeneration(sku: SkuKey, generation: number, why: AuditContext): Promise<boolean>;
+  /**
+   * Records that an operator has stopped this SKU's sale, or lets it go on; orders already reserved
+   * are not touched. Whoever rebuilds the stock keeps it stopped. False where it stood so already.
+   */
+  setStopped(sku: SkuKey, stopped: boolean, why: AuditContext): Promise<boolean>;
   counts(activityId: string): Promise<OrderCounts>;
 
   /** Orders as an operator looks for them, by order id; pages by `after`. At most 1,000 a page. */
@@ -196,6 +201,8 @@ export interface DurableStock {
   readonly sold: number;
   readonly paid: number;
   readonly generation: number;
+  /** By an operator: reservations stay refused, whatever the inventory store remembers. */
+  readonly stopped: boolean;
 }
 
 export interface OrderCounts {

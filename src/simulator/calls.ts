@@ -50,6 +50,7 @@ export const methodsOf: Readonly<Record<PortName | 'audit', PortMethods>> = {
       'restocksDone',
       'adjustTotal',
       'raiseGeneration',
+      'setStopped',
     ],
     reads: [
       'fatesOf',

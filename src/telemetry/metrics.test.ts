@@ -269,7 +269,7 @@ describe('the sampler', () => {
     admission: { counts: () => Promise.resolve(sample.activities[0]!.room) },
     orders: {
       counts: () => Promise.resolve(sample.activities[0]!.orders),
-      stock: () => Promise.resolve({ total: 10, sold: 5, paid: 3, generation: 1 }),
+      stock: () => Promise.resolve({ total: 10, sold: 5, paid: 3, generation: 1, stopped: false }),
     },
     queue: { backlog: () => Promise.resolve(sample.queue) },
     inventory: {

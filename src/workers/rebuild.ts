@@ -8,7 +8,8 @@ import type { Clock } from '../ports/clock.ts';
  * Builds a SKU's stock in the inventory store anew from what the durable side knows, after the store
  * has lost some or all of it.
  *
- *     pause ─► work off the queue that survives ─► raise the durable generation ─► rebuild ─► resume
+ *     pause ─► work off the queue that survives ─► raise the durable generation ─► rebuild ─► resume,
+ *                                                            unless an operator has stopped the sale
  *
  * Raising the generation is the point of no return: from then on the durable side refuses every older
  * message, so that nothing that the rebuilt stock does not know can still become an order. Died after
@@ -68,7 +69,12 @@ export async function rebuildSku(
     live,
     ...(seats === undefined ? {} : { seats }),
   });
-  return inventory.setPaused(sku, false);
+  // What an operator has stopped stays so. Asked again after reopening: whoever stopped it in between
+  // said so to the durable side first, and may have told the inventory before us.
+  if ((await orders.stock(sku))?.stopped === true) return inventory.setPaused(sku, true);
+  const reopened = await inventory.setPaused(sku, false);
+  if ((await orders.stock(sku))?.stopped !== true) return reopened;
+  return inventory.setPaused(sku, true);
 }
 
 function recordOf({ order, nonce, fingerprint }: LiveOrder, generation: number): RequestRecord {

@@ -270,4 +270,34 @@ describe('rebuilding', () => {
       available: 9,
     });
   });
+
+  test('what an operator has stopped stays stopped, whenever they did', async () => {
+    const reason = { who: 'control', why: 'failover' };
+    const stop = async (stopped: boolean): Promise<void> => {
+      await orders.setStopped(sale.sku, stopped, { who: 'eve', why: 'rain', nowMs: startMs });
+      await sale.inventory.setPaused(sale.sku, stopped);
+    };
+    const parts = { inventory: sale.inventory, orders, clock: sale.world };
+    await stop(true);
+    expect(await rebuildSku(parts, sale.sku, reason)).toMatchObject({ paused: true });
+    await expect(sale.reserve('ann')).rejects.toThrow('reserve answered paused');
+    await stop(false);
+    expect(await rebuildSku(parts, sale.sku, reason)).toMatchObject({ paused: false });
+    // While it is being rebuilt: before the last look at the durable side, or right after it.
+    for (const moment of ['before', 'after']) {
+      const inventory = {
+        mark: sale.inventory.mark.bind(sale.inventory),
+        rebuild: sale.inventory.rebuild.bind(sale.inventory),
+        setPaused: async (...[sku, paused]: Parameters<typeof sale.inventory.setPaused>) => {
+          if (!paused && moment === 'before') await stop(true);
+          const mark = await sale.inventory.setPaused(sku, paused);
+          if (!paused && moment === 'after') await stop(true);
+          return mark;
+        },
+      };
+      await rebuildSku({ ...parts, inventory }, sale.sku, reason);
+      expect(await sale.inventory.mark(sale.sku), moment).toMatchObject({ paused: true });
+      await stop(false);
+    }
+  });
 });

@@ -156,7 +156,12 @@ export function orderStoreContract(name: string, make: () => Promise<OrderStoreH
         expect(await store.liveOrders(sku, undefined, 10)).toEqual([
           { order, nonce: 'nonce-a', fingerprint: 'print-a', generation: 1 },
         ]);
-        expect(await store.stock(sku)).toEqual({ total: 10, sold: 2, paid: 0, generation: 1 });
+        expect(await store.stock(sku)).toMatchObject({
+          total: 10,
+          sold: 2,
+          paid: 0,
+          generation: 1,
+        });
         expect(await store.counts('show')).toMatchObject({ pending: 1, paid: 0, released: 0 });
         expect(await store.restocksDue(10)).toEqual([]);
         await addsUp();
@@ -876,9 +881,36 @@ export function orderStoreContract(name: string, make: () => Promise<OrderStoreH
         await store.adjustTotal(sku, 'more', 5, by('operator', startMs));
         await store.raiseGeneration(sku, 3, by('control', startMs));
         await store.declareSku(sku, { total: 10, generation: 1, name: 'New name' });
-        expect(await store.stock(sku)).toEqual({ total: 15, sold: 0, paid: 0, generation: 3 });
+        expect(await store.stock(sku)).toEqual({
+          total: 15,
+          sold: 0,
+          paid: 0,
+          generation: 3,
+          stopped: false,
+        });
         expect(await store.raiseGeneration(sku, 3, by('control', startMs))).toBe(false);
         expect(await store.stock({ activityId: 'show', skuId: 'none' })).toBeUndefined();
+      });
+
+      test('a stop is kept through declarations and generations, with an audit row for each', async () => {
+        expect(await store.setStopped(sku, true, by('operator', startMs))).toBe(true);
+        expect(await store.setStopped(sku, true, by('operator', startMs))).toBe(false);
+        await store.declareSku(sku, { total: 10, generation: 1, name: 'Again' });
+        await store.raiseGeneration(sku, 2, by('control', startMs));
+        expect(await store.stock(sku)).toMatchObject({ stopped: true, generation: 2 });
+        // What was reserved before is still turned into an order.
+        expect(await commit(orderMessage('late', { generation: 2 }))).toMatchObject([
+          { fate: 'ordered' },
+        ]);
+        expect(await store.setStopped(sku, false, by('operator', startMs))).toBe(true);
+        expect(await store.stock(sku)).toMatchObject({ stopped: false });
+        const said = (await store.audit.list(sku.activityId, 10)).map(({ what }) => what);
+        expect(said.filter((what) => what.startsWith('sale '))).toEqual([
+          'sale reopened',
+          'sale stopped',
+        ]);
+        const nowhere = { activityId: 'show', skuId: 'none' };
+        expect(await store.setStopped(nowhere, true, by('operator', startMs))).toBe(false);
       });
 
       test('an adjustment counts once, and never below what is sold', async () => {

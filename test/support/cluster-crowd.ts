@@ -1,9 +1,11 @@
 import { connect } from 'node:net';
+import { setTimeout as sleep } from 'node:timers/promises';
 import pg from 'pg';
 import { expect } from 'vitest';
 import { runRush, storyOf } from './run-rush.ts';
 import type { RushRun } from './run-rush.ts';
-import type { RunningCluster } from './running-cluster.ts';
+import { type RunningCluster, until } from './running-cluster.ts';
+import { type RedisServer, startRedis } from './servers/redis.ts';
 
 /** The sale of examples/cluster.yaml. */
 export const activity = 'harbour-lights';
@@ -54,6 +56,39 @@ export function expectHolds(ran: RushRun, stock: number): void {
 
 /** Counters of its one SKU. */
 export const stockKey = `sluice:{${activity}/quay}:stock`;
+
+export const inventoryPort = (at: RunningCluster): number =>
+  Number(new URL(at.environment['SLUICE_INVENTORY'] ?? '').port);
+
+/** A replica of the inventory, in step with it. */
+export async function replicaOf(at: RunningCluster): Promise<RedisServer> {
+  const replica = await startRedis();
+  await replica.ask('REPLICAOF', '127.0.0.1', String(inventoryPort(at)));
+  await until('the replica is in step', async () =>
+    (await replica.ask('INFO', 'replication')).includes('master_link_status:up'),
+  );
+  return replica;
+}
+
+/**
+ * The inventory's server dies, and its replica takes its place without what was written in the last
+ * second, which was acknowledged.
+ */
+export async function failOver(at: RunningCluster, replica: RedisServer): Promise<void> {
+  const port = inventoryPort(at);
+  await replica.ask('REPLICAOF', 'NO', 'ONE');
+  const known = await redisSays(port, 'HGET', stockKey, 'seq');
+  await until('something is sold that the replica does not know', async () => {
+    return (await redisSays(port, 'HGET', stockKey, 'seq')) !== known;
+  });
+  await sleep(1_000);
+  process.kill(at.processes['redis-inventory'] ?? 0, 'SIGKILL');
+  // It answers where the other did, as behind a name that was moved.
+  await until('the replica has its place', async () => {
+    const reply = await redisSays(replica.port, 'CONFIG', 'SET', 'port', String(port));
+    return reply.startsWith('+OK');
+  });
+}
 
 /** One command on a connection of its own; the reply as it came. */
 export function redisSays(port: number, ...command: readonly string[]): Promise<string> {

@@ -106,7 +106,7 @@ export class OrderBook {
       const paid = orders
         .filter((order) => order.state === 'PAID')
         .reduce((sum, order) => sum + order.quantity, 0);
-      return { total: 0, sold: orders.length, paid, generation: 1 };
+      return { total: 0, sold: orders.length, paid, generation: 1, stopped: false };
     });
   }
 

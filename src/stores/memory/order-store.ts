@@ -49,6 +49,7 @@ interface StockRow extends DurableStock {
   sold: number;
   paid: number;
   generation: number;
+  stopped: boolean;
   readonly released: { count: number };
 }
 
@@ -95,7 +96,13 @@ export class MemoryOrderStore implements OrderStore {
   ): Promise<void> {
     const known = this.#stock.get(skuKey(sku));
     if (known === undefined) {
-      this.#stock.set(skuKey(sku), { ...row, sold: 0, paid: 0, released: { count: 0 } });
+      this.#stock.set(skuKey(sku), {
+        ...row,
+        sold: 0,
+        paid: 0,
+        stopped: false,
+        released: { count: 0 },
+      });
       return;
     }
     known.name = row.name;
@@ -313,8 +320,8 @@ export class MemoryOrderStore implements OrderStore {
   async stock(sku: SkuKey): Promise<DurableStock | undefined> {
     const row = this.#stock.get(skuKey(sku));
     if (row === undefined) return undefined;
-    const { total, sold, paid, generation } = row;
-    return { total, sold, paid, generation };
+    const { total, sold, paid, generation, stopped } = row;
+    return { total, sold, paid, generation, stopped };
   }
 
   async adjustTotal(
@@ -344,6 +351,15 @@ export class MemoryOrderStore implements OrderStore {
     if (row.generation >= generation) return false;
     row.generation = generation;
     this.#note(why, 'generation raised', sku.activityId, { sku_id: sku.skuId, generation });
+    return true;
+  }
+
+  async setStopped(sku: SkuKey, stopped: boolean, why: AuditContext): Promise<boolean> {
+    const row = this.#stock.get(skuKey(sku));
+    if (row === undefined || row.stopped === stopped) return false;
+    row.stopped = stopped;
+    const what = stopped ? 'sale stopped' : 'sale reopened';
+    this.#note(why, what, sku.activityId, { sku_id: sku.skuId });
     return true;
   }
 

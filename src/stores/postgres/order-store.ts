@@ -201,8 +201,9 @@ export class PostgresOrderStore implements OrderStore {
       sold: number;
       paid: number;
       generation: number;
+      stopped: boolean;
     }>(
-      'SELECT total, sold, paid, generation FROM sku_stock WHERE activity_id = $1 AND sku_id = $2',
+      'SELECT total, sold, paid, generation, stopped FROM sku_stock WHERE activity_id = $1 AND sku_id = $2',
       [sku.activityId, sku.skuId],
     );
     return row;
@@ -219,6 +220,10 @@ export class PostgresOrderStore implements OrderStore {
 
   raiseGeneration(sku: SkuKey, generation: number, why: AuditContext): Promise<boolean> {
     return this.#sql.transaction((tx) => raiseGeneration(tx, sku, generation, why));
+  }
+
+  setStopped(sku: SkuKey, stopped: boolean, why: AuditContext): Promise<boolean> {
+    return this.#sql.transaction((tx) => setStopped(tx, sku, stopped, why));
   }
 
   async counts(activityId: string): Promise<OrderCounts> {
@@ -336,6 +341,31 @@ async function raiseGeneration(
       why: why.why,
       subject: sku.activityId,
       detail: { sku_id: sku.skuId, generation },
+    },
+  ]);
+  return true;
+}
+
+async function setStopped(
+  tx: SqlQueries,
+  sku: SkuKey,
+  stopped: boolean,
+  why: AuditContext,
+): Promise<boolean> {
+  const changed = await tx.query(
+    `UPDATE sku_stock SET stopped = $3
+     WHERE activity_id = $1 AND sku_id = $2 AND stopped <> $3 RETURNING 1`,
+    [sku.activityId, sku.skuId, stopped],
+  );
+  if (changed.length === 0) return false;
+  await appendAudit(tx, [
+    {
+      at: why.nowMs,
+      who: why.who,
+      what: stopped ? 'sale stopped' : 'sale reopened',
+      why: why.why,
+      subject: sku.activityId,
+      detail: { sku_id: sku.skuId },
     },
   ]);
   return true;
