@@ -4,7 +4,7 @@ import { ruleContext } from '../config/rule-context.ts';
 import { perSecond, type Rate } from '../core/limit/rate.ts';
 import { defaultRuleSet } from '../core/rules/default-set.ts';
 import { RuleEngine } from '../core/rules/engine.ts';
-import type { KeyPart, Rule, RuleSet } from '../core/rules/model.ts';
+import { type KeyPart, routeNames, type Rule, type RuleSet } from '../core/rules/model.ts';
 import type { LimitDesk } from '../pipeline/limit-desk.ts';
 import { RuleLimits } from '../pipeline/rule-limits.ts';
 import type { BudgetStore } from '../ports/budget-store.ts';
@@ -51,7 +51,9 @@ const warmEveryMs = 5_000;
 const warmMax = 1_000;
 /** How long a start waits for its first leases, ms. */
 const firstLeasesMs = 1_000;
-const firstLeasesLookMs = 10;
+/** And new rules for theirs, ms: they are to be in force within a second of being written. */
+const reloadLeasesMs = 300;
+const leasesLookMs = 10;
 
 /**
  * The rules of a running server: the engine, what it shares with other instances, and the file from
@@ -63,6 +65,7 @@ export class LiveRules {
   readonly #parts: LiveRulesParts;
   readonly #measured: MeasuredBudgets;
   readonly #shared: SharedBudgets;
+  #turn = 0;
   readonly #reloads = { applied: 0, refused: 0 };
   #file: RulesFile | undefined;
   #warming: TimerHandle | undefined;
@@ -121,8 +124,8 @@ export class LiveRules {
         rules.kind === 'written' ? rules.set : defaultRuleSet({ submit: config.budgets.submit });
       this.engine.apply(set, clock.monoUs());
     }
-    this.#warming = timers.every(warmEveryMs, () => this.#warm());
-    await this.#firstLeases();
+    this.#warming = timers.every(warmEveryMs, () => this.#warm(this.engine.set));
+    await this.#held(this.engine.set, firstLeasesMs);
   }
 
   /** Forgets idle keys, in bounded slices; call from one timer. */
@@ -168,6 +171,7 @@ export class LiveRules {
 
   /** Stops watching, hands every lease back, and closes the store of budgets. */
   async close(): Promise<void> {
+    this.#turn += 1;
     this.#warming?.cancel();
     await this.#file?.close();
     await this.#shared.close();
@@ -175,13 +179,25 @@ export class LiveRules {
     await this.#parts.onClosed?.();
   }
 
+  /** The leases that new rules spend from come first: their first caller is not to be refused for that. */
   #reload(set: RuleSet): void {
+    this.#turn += 1;
+    const turn = this.#turn;
+    this.#held(set, reloadLeasesMs).then(
+      () => {
+        // Of two that came shortly one after the other, the later one holds.
+        if (turn === this.#turn) this.#put(set);
+      },
+      (error: unknown) => this.#parts.log.error('limiter_error', error),
+    );
+  }
+
+  #put(set: RuleSet): void {
     const { clock, log } = this.#parts;
     const result = this.engine.apply(set, clock.monoUs());
     if (result.applied) {
       this.#reloads.applied += 1;
       log.info('rules_applied', { rule_version: set.version });
-      this.#warm();
       return;
     }
     this.#reloads.refused += 1;
@@ -191,33 +207,33 @@ export class LiveRules {
     });
   }
 
-  /** Leases that a sale will need are held before its first buyer comes. */
-  #warm(): readonly (() => boolean)[] {
+  /** Keeps the leases that a sale will need, before its first buyer comes; true once all are held. */
+  #warm(set: RuleSet): boolean {
     const nowUs = this.#parts.clock.monoUs();
-    return this.#leasesToCome().map(([rule, parts]) => {
-      const lease = this.#shared.lease(rule, parts);
-      return () => lease.remainingMilli(nowUs) > 0;
-    });
+    let all = true;
+    for (const [rule, parts] of this.#leasesToCome(set)) {
+      if (this.#shared.lease(rule, parts).remainingMilli(nowUs) === 0) all = false;
+    }
+    return all;
   }
 
-  /** Only where the store answers: without it the fail policies speak, and the start goes on. */
-  async #firstLeases(): Promise<void> {
+  /** Only where the store answers in time: without it the fail policies speak, and it goes on. */
+  async #held(set: RuleSet, mostMs: number): Promise<void> {
     const { timers } = this.#parts;
-    for (let waitedMs = 0; waitedMs < firstLeasesMs; waitedMs += firstLeasesLookMs) {
-      if (this.#warm().every((isHeld) => isHeld())) return;
+    for (let waitedMs = 0; waitedMs < mostMs && !this.#warm(set); waitedMs += leasesLookMs) {
       await new Promise<void>((resolve) => {
-        timers.after(firstLeasesLookMs, resolve);
+        timers.after(leasesLookMs, resolve);
       });
     }
   }
 
-  #leasesToCome(): (readonly [rule: Rule, parts: readonly string[]])[] {
+  #leasesToCome(set: RuleSet): (readonly [rule: Rule, parts: readonly string[]])[] {
     const { config } = this.#parts;
     const activities = this.#parts.activities?.() ?? config.activities;
     const found: (readonly [Rule, readonly string[]])[] = [];
-    for (const rule of this.engine.set.rules) {
+    for (const rule of set.rules) {
       if (rule.scope !== 'lease' || rule.mode === 'off') continue;
-      for (const parts of partsOf(rule.key, activities)) {
+      for (const parts of partsOf(rule, activities)) {
         if (found.length >= warmMax) return found;
         found.push([rule, parts]);
       }
@@ -237,17 +253,32 @@ function dimensionOf({ key }: Rule): Dimension {
   return has('ip_prefix') ? 'prefix' : 'other';
 }
 
-/** The keys of a leased rule over the sales that are known; none where a part is not known before. */
+/** The keys of a leased rule over what is known before anybody asks; none where a part is not. */
 function partsOf(
-  key: readonly KeyPart[],
+  { key, match }: Rule,
   activities: readonly Pick<Activity, 'activityId' | 'skus'>[],
 ): readonly (readonly string[])[] {
-  if (key.length === 0) return [[]];
-  if (!key.every(({ kind }) => kind === 'activity' || kind === 'sku')) return [];
-  const rows = activities.flatMap(({ activityId, skus }) =>
-    skus.map(({ skuId }) => key.map(({ kind }) => (kind === 'activity' ? activityId : skuId))),
+  const routes = routeNames.filter(
+    (name) => match.route?.some((pattern) => pattern.matches(name)) ?? true,
   );
-  return [...new Map(rows.map((row) => [row.join('\n'), row])).values()];
+  let rows: readonly Known[] = [{}];
+  if (key.some(({ kind }) => kind === 'activity' || kind === 'sku')) {
+    rows = activities.flatMap(({ activityId, skus }) =>
+      skus.map(({ skuId }) => ({ activity: activityId, sku: skuId })),
+    );
+  }
+  if (key.some(({ kind }) => kind === 'route')) {
+    rows = rows.flatMap((row) => routes.map((route) => ({ ...row, route })));
+  }
+  const named = rows.map((row) => key.map(({ kind }) => (row as Record<string, string>)[kind]));
+  const known = named.filter((parts): parts is string[] => !parts.includes(undefined));
+  return [...new Map(known.map((parts) => [parts.join('\n'), parts])).values()];
+}
+
+interface Known {
+  readonly activity?: string;
+  readonly sku?: string;
+  readonly route?: string;
 }
 
 function burstOf(rate: Rate): number {

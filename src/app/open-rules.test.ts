@@ -5,6 +5,7 @@ import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import type { Config } from '../config/config.ts';
 import { loadConfig } from '../config/load.ts';
 import { LimitDesk } from '../pipeline/limit-desk.ts';
+import { LimitedCall } from '../pipeline/limited-request.ts';
 import { EmergencyFile } from '../stores/limits/emergency-file.ts';
 import { newRing } from '../../test/support/shop.ts';
 import { Latency } from '../telemetry/latency.ts';
@@ -52,6 +53,34 @@ describe('a start', () => {
     const rules = await open('');
     expect(rules.engine.set.rules.map(({ id }) => id)).toContain('default-budget');
     expect(rules.numbers.leaseRemaining).toBeGreaterThan(100);
+  });
+
+  test('rules that are reloaded have their leases before their first caller', async () => {
+    const file = join(folder, 'rules.yaml');
+    const written = (version: number, rule: string): string =>
+      `version: ${version}\nrules: [{ id: all, limit: { rate: 9000/s } }${rule}]`;
+    writeFileSync(file, written(1, ''));
+    const rules = await open(`rules_file: ${file}`);
+    const leased =
+      '{ id: leased, match: { route: join }, key: [route], scope: lease, limit: { rate: 3000/s } }';
+    writeFileSync(file, written(2, `, ${leased}`));
+    while (rules.engine.version < 2) await new Promise((resolve) => setTimeout(resolve, 1));
+    // In the very moment in which they are in force.
+    expect(rules.numbers.leaseRemaining).toBeGreaterThan(10);
+    const request = new LimitedCall(
+      {
+        route: 'join',
+        method: 'POST',
+        arrivedUs: systemClock.monoUs(),
+        nowMs: systemClock.wallMs(),
+        address: '192.0.2.7',
+        fromTrustedProxy: false,
+        p0: false,
+        header: () => undefined,
+      },
+      rules.limits,
+    );
+    expect(await rules.limits.budget(request)).toBeUndefined();
   });
 
   test('takes the rules that are written, in place of the built-in ones', async () => {

@@ -6,7 +6,7 @@ import {
 } from '../core/limit/address.ts';
 import type { HeaderList, LimitStanding } from '../core/limit/headers.ts';
 import { rateLimitHeaders, retryAfterHeader, wholeAgainUs } from '../core/limit/headers.ts';
-import { exactWaitMs, instanceSpreadMs, sharedSpreadMs, spreadWaitMs } from '../core/limit/hint.ts';
+import { exactWaitMs, sharedHintMs } from '../core/limit/hint.ts';
 import { milli } from '../core/limit/rate.ts';
 import type { RequestFacts } from '../core/rules/facts.ts';
 import { RuleEngine } from '../core/rules/engine.ts';
@@ -80,6 +80,10 @@ export class RateLimiter<Request, Response = unknown> {
     const shared = options.shared === undefined ? {} : { shared: options.shared };
     this.#engine = new RuleEngine({ hashSeed: world.seed(), ...shared }, world.monoUs());
     this.#engine.apply(set, world.monoUs());
+    // What is known before anybody asks is held by then: no first caller is refused for the want of it.
+    for (const rule of set.rules) {
+      if (rule.scope === 'lease' && rule.key.length === 0) options.shared?.lease(rule, []);
+    }
     this.#riskOf = riskAssessor(set.risk);
     this.#proxies =
       options.trustedProxies === undefined
@@ -213,8 +217,8 @@ export class RateLimiter<Request, Response = unknown> {
 
   #waitMs(refusal: RuleRefusal): number {
     if (refusal.own) return exactWaitMs(refusal.waitUs);
-    const least = refusal.rule?.scope === 'instance' ? instanceSpreadMs : sharedSpreadMs;
-    return spreadWaitMs(refusal.waitUs, least, this.#settings.world.float());
+    const shared = refusal.rule !== undefined && refusal.rule.scope !== 'instance';
+    return sharedHintMs(refusal.waitUs, shared, this.#settings.world.float());
   }
 
   #headers(standings: readonly LimitStanding[]): HeaderList {

@@ -1,6 +1,6 @@
 import type { LimitSpec } from '../core/limit/algorithm.ts';
 import type { HeaderList } from '../core/limit/headers.ts';
-import { exactWaitMs, instanceSpreadMs, sharedSpreadMs, spreadWaitMs } from '../core/limit/hint.ts';
+import { exactWaitMs, sharedHintMs } from '../core/limit/hint.ts';
 import type { RuleEngine } from '../core/rules/engine.ts';
 import type { RuleRefusal } from '../core/rules/live.ts';
 import type { KeyPart, Risk, Rule, RuleSet } from '../core/rules/model.ts';
@@ -24,13 +24,6 @@ export interface RuleLimitsOptions {
   /** Gives out tickets and challenges. Without it a rule that needs one is an error. */
   readonly desk?: LimitDesk;
 }
-
-/**
- * Earliest hints, ms: another instance may have room at once, a shared budget not before the next
- * lease. With their spread they come to about 200 ms and about 1 s.
- */
-const instanceLeastMs = 100;
-const sharedLeastMs = 500;
 
 /** The rules as the path asks them. Nothing here waits but for rules of scope `exact`. */
 export class RuleLimits implements PathLimits {
@@ -243,9 +236,7 @@ export class RuleLimits implements PathLimits {
 
   #hintMs(waitUs: number, rule: Rule | undefined): number {
     const shared = rule !== undefined && rule.scope !== 'instance';
-    const least = shared ? sharedLeastMs : instanceLeastMs;
-    const spread = shared ? sharedSpreadMs : instanceSpreadMs;
-    return spreadWaitMs(Math.max(waitUs, least * 1000), spread, this.#spread.draw());
+    return sharedHintMs(waitUs, shared, this.#spread.draw());
   }
 
   /** What the set in force needs done; worked out once per set. */

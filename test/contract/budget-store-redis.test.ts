@@ -7,12 +7,17 @@ import { RedisBudgetStore } from '../../src/stores/limits/redis-budget-store.ts'
 import { RedisLink } from '../../src/stores/redis/client.ts';
 import { Keys } from '../../src/stores/redis/keys.ts';
 import {
+  addReplica,
+  moveSlot,
+  ownerOf,
+  promote,
   type RedisCluster,
   type RedisServer,
   startRedis,
   startRedisCluster,
 } from '../support/servers/redis.ts';
 import { budgetStoreContract } from './budget-store.ts';
+import { sharedHints } from './shared-hints.ts';
 
 let harnesses = 0;
 
@@ -53,6 +58,7 @@ describe('on one server', () => {
     await server.ask('FLUSHALL');
   };
   budgetStoreContract('Redis', () => harnessOn([server.url], false, flush), { numRuns: 8 });
+  sharedHints('Redis', () => harnessOn([server.url], false, flush), 'on a server');
 
   const open = async () => {
     const link = await RedisLink.open({
@@ -240,4 +246,102 @@ describe('on a cluster', () => {
       }),
     { numRuns: 3 },
   );
+  sharedHints(
+    'Redis Cluster',
+    () => harnessOn(cluster.urls, true, () => Promise.resolve()),
+    'on a server',
+  );
+
+  const shared = { name: 'moving', rate: parseRate('2000/s'), burstMilli: 2_000_000 };
+  const hour = { ...check, limit: { ...check.limit, rate: parseRate('1/h') } };
+  const keys = new Keys('moves');
+  const open = async (): Promise<RedisBudgetStore> =>
+    new RedisBudgetStore({
+      link: await RedisLink.open({ urls: cluster.urls, cluster: true, timers: systemTimers }),
+      keys,
+    });
+  /** Asks until it answers: a cluster that reorganises itself may refuse for a moment. */
+  const answered = async <Reply>(ask: () => Promise<Reply>): Promise<Reply> => {
+    for (let tries = 0; ; tries += 1) {
+      try {
+        return await ask();
+      } catch (error) {
+        if (!(error instanceof UnavailableError) || tries > 500) throw error;
+        await new Promise((resolve) => setTimeout(resolve, 20));
+      }
+    }
+  };
+
+  test('slots that move take budgets and counters along: nothing is spent twice', async () => {
+    const store = await open();
+    const holder = new LeaseHolder({ instance: 'mover', phase: 0 }, systemClock.monoUs());
+    const renew = async (): Promise<void> => {
+      const request = holder.leave(systemClock.monoUs()) ?? holder.tick(systemClock.monoUs());
+      if (request !== undefined) {
+        holder.granted(await store.renew(shared, request), systemClock.monoUs());
+      }
+    };
+    const first = holder.tick(systemClock.monoUs());
+    if (first === undefined) throw new Error('a new holder has something to ask');
+    const before = await store.renew(shared, first);
+    holder.granted(before, systemClock.monoUs());
+    expect(before.grantedMilli).toBeGreaterThan(0);
+    expect((await store.take([hour])).leftMilli).toEqual([4_000]);
+    await moveSlot(cluster, keys.budget(shared.name));
+    await moveSlot(cluster, await limitKeyOf(cluster, 'moves'));
+    expect((await answered(() => store.take([hour]))).leftMilli).toEqual([3_000]);
+    const next = { ...first, sequence: 2, epoch: before.epoch, leaseId: before.leaseId };
+    const reply = await answered(() => store.renew(shared, next));
+    // The same budget, not a new one: its epoch stands, and it still counts this holder once.
+    expect(reply).toMatchObject({ epoch: before.epoch, leaseId: before.leaseId + 1, instances: 1 });
+    await renew();
+    await store.close();
+  });
+
+  test('a replica that is promoted goes on; one that had missed the last writes is fenced', async () => {
+    const store = await open();
+    const budget = { ...shared, name: 'promoted' };
+    const request = {
+      instance: 'i',
+      sequence: 1,
+      epoch: 0,
+      leaseId: 0,
+      keepMilli: 0,
+      returnMilli: 0,
+      demandMilliPerSecond: 1_000_000,
+      roundTripUs: 0,
+      leaving: false,
+    };
+    const before = await store.renew(budget, request);
+    const owner = await ownerOf(cluster, keys.budget(budget.name));
+    const replica = await addReplica(cluster, owner);
+    try {
+      // Writes of now on never reach it: the epoch is raised behind its back.
+      replica.pause();
+      await owner.ask('CLIENT', 'KILL', 'TYPE', 'replica');
+      const epoch = await store.raiseEpoch(budget);
+      expect(epoch).toBe(before.epoch + 1);
+      await owner.kill();
+      replica.resume();
+      await promote(replica);
+      const after = await answered(() =>
+        store.renew(budget, { ...request, sequence: 2, epoch, leaseId: before.leaseId }),
+      );
+      // It has forgotten an epoch that somebody knows: so it takes one above, and grants nothing.
+      expect(after).toMatchObject({ epoch: epoch + 1, grantedMilli: 0 });
+      expect((await answered(() => store.take([hour]))).waitUs).toBe(0);
+    } finally {
+      await store.close();
+      await replica.stop();
+    }
+  });
 });
+
+/** The one counter under this prefix, wherever it lies. */
+async function limitKeyOf(cluster: RedisCluster, prefix: string): Promise<string> {
+  for (const node of cluster.nodes) {
+    const key = /moves:\{[^}]*\}:limit:\S+/.exec(await node.ask('KEYS', `${prefix}:*`))?.[0];
+    if (key !== undefined) return key;
+  }
+  throw new Error('no counter lies anywhere');
+}

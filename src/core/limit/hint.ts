@@ -13,9 +13,21 @@ import { neverUs, type WaitUs } from './token-bucket.ts';
 /** Longest wait that is told where no date can be promised: never, or on a shared counter. */
 export const waitMaxMs = 3_600_000;
 
-/** Spread of hints by whose limit it was: another instance may have room at once, a shared budget not. */
+/**
+ * Earliest hints, ms: another instance may have room at once, a shared budget not before the next
+ * lease. With their spread they come to about 200 ms and about 1 s.
+ */
+export const instanceLeastMs = 100;
+export const sharedLeastMs = 500;
 export const instanceSpreadMs = 200;
 export const sharedSpreadMs = 1_000;
+
+/** The hint of a counter that many share. @param waitUs as the counter says it. */
+export function sharedHintMs(waitUs: WaitUs, isShared: boolean, draw: number): number {
+  const least = isShared ? sharedLeastMs : instanceLeastMs;
+  const spread = isShared ? sharedSpreadMs : instanceSpreadMs;
+  return spreadWaitMs(Math.max(waitUs, least * 1000), spread, draw);
+}
 
 /** The exact wait of a caller's own counter, however long: whole milliseconds, rounded up, at least 1. */
 export function exactWaitMs(waitUs: WaitUs): number {

@@ -169,6 +169,95 @@ export async function startRedisCluster(
   };
 }
 
+/** The node that has the slot of this key. */
+export async function ownerOf(cluster: RedisCluster, key: string): Promise<RedisServer> {
+  const slot = await slotOf(cluster, key);
+  for (const node of cluster.nodes) {
+    const ranges = await node.ask('CLUSTER', 'NODES');
+    const own = ranges.split('\n').find((line) => line.includes('myself')) ?? '';
+    const has = own
+      .split(' ')
+      .slice(8)
+      .some((range) => {
+        const [from = '', to = from] = range.trim().split('-');
+        return Number(from) <= slot && slot <= Number(to);
+      });
+    if (has) return node;
+  }
+  throw new Error(`no node has slot ${slot} of ${key}`);
+}
+
+/** Moves the slot of this key to another node, as `redis-cli --cluster reshard` does; clients are not told. */
+export async function moveSlot(cluster: RedisCluster, key: string): Promise<void> {
+  const slot = String(await slotOf(cluster, key));
+  const from = await ownerOf(cluster, key);
+  const to = cluster.nodes.find((node) => node !== from);
+  if (to === undefined) throw new RangeError('a slot moves between two nodes');
+  await to.ask('CLUSTER', 'SETSLOT', slot, 'IMPORTING', await nodeId(from));
+  await from.ask('CLUSTER', 'SETSLOT', slot, 'MIGRATING', await nodeId(to));
+  const names = (await from.ask('CLUSTER', 'GETKEYSINSLOT', slot, '100'))
+    .split('\r\n')
+    .filter((_, at) => at > 0 && at % 2 === 0);
+  await from.ask('MIGRATE', '127.0.0.1', String(to.port), '', '0', '5000', 'KEYS', ...names);
+  for (const node of cluster.nodes)
+    await node.ask('CLUSTER', 'SETSLOT', slot, 'NODE', await nodeId(to));
+}
+
+/** Another node that follows this one. Resolves once it has everything. */
+export async function addReplica(
+  cluster: RedisCluster,
+  primary: RedisServer,
+): Promise<RedisServer> {
+  const replica = await startRedis({
+    settings: {
+      'cluster-enabled': 'yes',
+      'cluster-node-timeout': '2000',
+      'cluster-port': String(await freePort()),
+    },
+  });
+  const bus = /cluster-port\r\n\$\d+\r\n(\d+)/.exec(
+    await primary.ask('CONFIG', 'GET', 'cluster-port'),
+  )?.[1];
+  await replica.ask('CLUSTER', 'MEET', '127.0.0.1', String(primary.port), bus ?? '');
+  const id = await nodeId(primary);
+  await until(async () => (await replica.ask('CLUSTER', 'NODES')).includes(id));
+  await until(async () =>
+    replica.ask('CLUSTER', 'REPLICATE', id).then(
+      () => true,
+      () => false,
+    ),
+  );
+  await until(async () =>
+    (await replica.ask('INFO', 'replication')).includes('master_link_status:up'),
+  );
+  for (const node of cluster.nodes) {
+    const own = await nodeId(replica);
+    await until(async () => (await node.ask('CLUSTER', 'NODES')).includes(own));
+  }
+  return replica;
+}
+
+/** Makes a replica the owner of its primary's slots, without asking anybody. */
+export async function promote(replica: RedisServer): Promise<void> {
+  await replica.ask('CLUSTER', 'FAILOVER', 'TAKEOVER');
+  await until(async () => (await replica.ask('ROLE')).includes('master'));
+}
+
+async function until(holds: () => Promise<boolean>): Promise<void> {
+  for (let tries = 0; !(await holds()); tries += 1) {
+    if (tries > 1_000) throw new Error('the cluster does not come to that');
+    await new Promise((resolve) => setTimeout(resolve, 20));
+  }
+}
+
+async function slotOf(cluster: RedisCluster, key: string): Promise<number> {
+  return Number((await cluster.nodes[0]?.ask('CLUSTER', 'KEYSLOT', key))?.slice(1, -2));
+}
+
+async function nodeId(node: RedisServer): Promise<string> {
+  return (await node.ask('CLUSTER', 'MYID')).split('\r\n')[1] ?? '';
+}
+
 async function freePort(): Promise<number> {
   const server = createServer();
   server.listen(0, '127.0.0.1');
