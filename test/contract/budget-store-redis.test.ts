@@ -25,7 +25,8 @@ async function harnessOn(urls: readonly string[], cluster: boolean, flush: () =>
   harnesses += 1;
   const id = `h${harnesses}`;
   let nowUs = 0;
-  const link = await RedisLink.open({ urls, cluster, timers: systemTimers });
+  // A machine that is busy elsewhere is no outage.
+  const link = await RedisLink.open({ urls, cluster, timers: systemTimers, timeoutMs: 20_000 });
   const keys = new Keys('test');
   const store = new RedisBudgetStore({ link, keys, nowUs: () => nowUs });
   return {
@@ -298,43 +299,46 @@ describe('on a cluster', () => {
     await store.close();
   });
 
-  test('a replica that is promoted goes on; one that had missed the last writes is fenced', async () => {
-    const store = await open();
-    const budget = { ...shared, name: 'promoted' };
-    const request = {
-      instance: 'i',
-      sequence: 1,
-      epoch: 0,
-      leaseId: 0,
-      keepMilli: 0,
-      returnMilli: 0,
-      demandMilliPerSecond: 1_000_000,
-      roundTripUs: 0,
-      leaving: false,
-    };
-    const before = await store.renew(budget, request);
-    const owner = await ownerOf(cluster, keys.budget(budget.name));
-    const replica = await addReplica(cluster, owner);
-    try {
-      // Writes of now on never reach it: the epoch is raised behind its back.
-      replica.pause();
-      await owner.ask('CLIENT', 'KILL', 'TYPE', 'replica');
-      const epoch = await store.raiseEpoch(budget);
-      expect(epoch).toBe(before.epoch + 1);
-      await owner.kill();
-      replica.resume();
-      await promote(replica);
-      const after = await answered(() =>
-        store.renew(budget, { ...request, sequence: 2, epoch, leaseId: before.leaseId }),
-      );
-      // It has forgotten an epoch that somebody knows: so it takes one above, and grants nothing.
-      expect(after).toMatchObject({ epoch: epoch + 1, grantedMilli: 0 });
-      expect((await answered(() => store.take([hour]))).waitUs).toBe(0);
-    } finally {
-      await store.close();
-      await replica.stop();
-    }
-  });
+  // Seconds of a cluster that reorganises itself; what the store then has to do is in the suite above.
+  if (process.env['SLUICE_LONG'] === '1') {
+    test('a replica that is promoted goes on; one that had missed the last writes is fenced', async () => {
+      const store = await open();
+      const budget = { ...shared, name: 'promoted' };
+      const request = {
+        instance: 'i',
+        sequence: 1,
+        epoch: 0,
+        leaseId: 0,
+        keepMilli: 0,
+        returnMilli: 0,
+        demandMilliPerSecond: 1_000_000,
+        roundTripUs: 0,
+        leaving: false,
+      };
+      const before = await store.renew(budget, request);
+      const owner = await ownerOf(cluster, keys.budget(budget.name));
+      const replica = await addReplica(cluster, owner);
+      try {
+        // Writes of now on never reach it: the epoch is raised behind its back.
+        replica.pause();
+        await owner.ask('CLIENT', 'KILL', 'TYPE', 'replica');
+        const epoch = await store.raiseEpoch(budget);
+        expect(epoch).toBe(before.epoch + 1);
+        await owner.kill();
+        replica.resume();
+        await promote(replica);
+        const after = await answered(() =>
+          store.renew(budget, { ...request, sequence: 2, epoch, leaseId: before.leaseId }),
+        );
+        // It has forgotten an epoch that somebody knows: so it takes one above, and grants nothing.
+        expect(after).toMatchObject({ epoch: epoch + 1, grantedMilli: 0 });
+        expect((await answered(() => store.take([hour]))).waitUs).toBe(0);
+      } finally {
+        await store.close();
+        await replica.stop();
+      }
+    });
+  }
 });
 
 /** The one counter under this prefix, wherever it lies. */

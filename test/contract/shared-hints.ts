@@ -57,7 +57,7 @@ export function sharedHints(
       let admitted = 0;
       while (hints.length < callers) {
         // In one instant, as a crowd comes.
-        for (const said of await Promise.all(Array.from({ length: 500 }, stage.ask))) {
+        for (const said of await Promise.all(Array.from({ length: 100 }, stage.ask))) {
           if (said === undefined) admitted += 1;
           else if (hints.length < callers) hints.push(said);
         }

@@ -27,6 +27,8 @@ export interface SaleProcessOptions {
   readonly activity: Readonly<Record<string, unknown>>;
   /** The program; the built command unless a test composes another. */
   readonly command?: readonly string[];
+  /** Parts of the configuration that replace the usual ones. */
+  readonly config?: Readonly<Record<string, unknown>>;
 }
 
 const builtCommand = [fileURLToPath(new URL('../../dist/main.js', import.meta.url))];
@@ -59,7 +61,9 @@ export class SaleProcess {
       identity: { mode: 'demo', demo_anywhere: true },
       activities: [options.activity],
       telemetry: { log_level: 'warn' },
+      ...options.config,
     };
+    if ('server' in config) Object.assign(config.server, { port: ports[0], admin_port: ports[1] });
     writeFileSync(this.#configFile, JSON.stringify(config));
   }
 
