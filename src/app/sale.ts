@@ -11,7 +11,7 @@ import type { TimerHandle } from '../ports/clock.ts';
 import type { Backlog } from '../ports/order-queue.ts';
 import type { StockMark } from '../ports/inventory-store.ts';
 import { type RebuildParts, rebuildSku } from '../workers/rebuild.ts';
-import { Reconciliation } from '../workers/reconciliation.ts';
+import { Reconciliation, type ReconcileReport } from '../workers/reconciliation.ts';
 import { Fleet } from './fleet.ts';
 import { ForgottenStock } from './forgotten-stock.ts';
 import { allRoles, type Role } from './roles.ts';
@@ -169,7 +169,10 @@ export class Sale {
       timers,
       random,
       skus: () => this.skus(),
-      onReport: (report) => hooks.onReconciled(report),
+      onReport: (report) => {
+        this.#noteFindings(report);
+        hooks.onReconciled(report);
+      },
       onError: (error) => hooks.onError('reconciliation', error),
     });
   }
@@ -310,6 +313,19 @@ export class Sale {
   /** That this generation of a SKU's stock has lost what it had acknowledged. */
   #noteForgotten(sku: SkuKey, generation: number): void {
     if (this.#parts.inventoryMayForget === true) this.#forgotten.note(sku, generation);
+  }
+
+  /**
+   * Orders that the inventory does not know: it has forgotten, and everybody who could have told by its
+   * sequence has been restarted since.
+   */
+  #noteFindings(report: ReconcileReport): void {
+    for (const { class: kind, repaired, activityId, skuId } of report.findings) {
+      if (kind !== 'inventory_forgot' || repaired) continue;
+      const sku = { activityId, skuId };
+      const mark = this.#marks.get(nameOf(sku))?.mark;
+      if (mark !== undefined) this.#noteForgotten(sku, mark.generation);
+    }
   }
 
   #watchForgotten(): ForgottenStock {

@@ -70,6 +70,12 @@ export class BudgetWatch {
       );
       return;
     }
+    const spent = (process.running?.shared?.emergencyTotalMilli ?? 0) / 1_000;
+    this.#oracle.check(
+      spent <= emergencyTokens * this.#armed.size,
+      '6',
+      () => `${process.name} spent ${spent} tokens of its emergency budget of ${emergencyTokens}`,
+    );
     const nowUs = this.#world.time.nowUs;
     const value = this.#admitted - this.#ratePerUs() * nowUs;
     const emergency = limits.fail === 'local' ? emergencyTokens * this.#armed.size : 0;

@@ -38,6 +38,8 @@ export class Buyer {
   readonly #draw: SeededRandom;
   readonly #client: Client;
   #requests = 0;
+  /** Submits of the present request. */
+  #tries = 0;
   #entryToken: string | undefined;
 
   constructor(world: World, item: BuyerItem) {
@@ -100,8 +102,7 @@ export class Buyer {
     if (persona === 'leaver') {
       await this.#client.leave();
     }
-    const quantity =
-      persona === 'collector' ? 1 : 1 + this.#draw.below(Math.min(2, waited.maxQuantity));
+    const quantity = 1 + this.#draw.below(Math.min(2, waited.maxQuantity));
     const requestId = this.#newRequest();
     if (persona === 'double_click') {
       const other = this.#newRequest();
@@ -165,6 +166,7 @@ export class Buyer {
   ): Promise<Ending> {
     const intention = this.#world.oracle.promises.intention(this.userId, skuId, requestId);
     for (let tries = 0; tries < most; tries += 1) {
+      this.#tries = tries + 1;
       const verdict = await this.#client.submit(pass, { requestId, skuId, quantity });
       const heard = this.#understand(verdict, intention);
       if (heard === 'follow') return this.#follow(intention);
@@ -183,22 +185,47 @@ export class Buyer {
     this.#world.oracle.edge(`answer ${verdict.stage} ${verdict.code}`);
     if (verdict.decision === 'handle') {
       const { outcome } = verdict;
+      this.#world.oracle.check(
+        outcome.requestId === intention.requestId,
+        'own answer',
+        () =>
+          `${this.userId} asked about ${intention.requestId} and heard of ${outcome.requestId ?? ''}`,
+      );
+      if (verdict.stage === 'sold_out') {
+        this.#mayBeTurnedAway(intention);
+        return 'sold_out';
+      }
       this.#world.oracle.promises.heard(intention, outcome.state, outcome.reservationId);
-      if (outcome.state !== 'SOLD_OUT') return 'follow';
-      if (verdict.stage === 'sold_out') this.#mayBeTurnedAway(intention);
-      return 'sold_out';
+      return outcome.state === 'SOLD_OUT' ? 'sold_out' : 'follow';
     }
     switch (verdict.code) {
       case 'RESERVATION_LOST':
         this.#world.oracle.promises.heard(intention, 'RESERVATION_LOST');
         return 'again';
       case 'DEPENDENCY_UNAVAILABLE':
+        if (verdict.reason === 'stock_unavailable') this.#nothingTaken(intention);
         return this.#draw.float() < 0.5 ? 'follow' : 'again';
       case 'RATE_LIMITED':
       case 'SYSTEM_OVERLOADED':
         return 'again';
       default:
         return 'refused';
+    }
+  }
+
+  /** "Nothing was taken" is a promise too: only a certain failure may be told so. */
+  #nothingTaken(intention: Intention): void {
+    const alone = this.#item.persona === 'honest' && intention.told === undefined;
+    if (!alone) return;
+    for (const { key, stock } of this.#world.servers.inventory.engine.machine.skus.values()) {
+      if (key.skuId !== intention.skuId) continue;
+      const taken = stock.byRequest(this.userId, intention.requestId);
+      this.#world.oracle.check(
+        taken === undefined || this.#tries > 1,
+        '12',
+        () =>
+          `${this.userId} was told that nothing was taken, and ${taken?.reservationId ?? ''} was`,
+      );
     }
   }
 
@@ -286,6 +313,7 @@ export class Buyer {
     if (order === silence || order === undefined) return undefined;
     if (!holdsUnits(order.state)) return undefined;
     if (persona === 'canceller') {
+      if (this.#draw.float() < 0.5) await this.#client.pay(order, 'card');
       await this.#client.cancel(order);
       return undefined;
     }
@@ -299,9 +327,10 @@ export class Buyer {
   /** Somebody without a right to anything: whatever they try, nothing is reserved for them. */
   async #forge(): Promise<Ending> {
     const skuId = this.#wantedSku();
-    for (let tries = 0; tries < 3; tries += 1) {
+    for (let tries = 0; tries < 5; tries += 1) {
       const pathId = this.#world.openPath(skuId);
-      const forged = this.#draw.float() < 0.5 ? undefined : { pass: this.#fakePass(), pathId };
+      const pass = this.#fakePass(skuId);
+      const forged = pass === undefined ? undefined : { pass, pathId };
       const requestId = this.#newRequest();
       const verdict = await this.#client.submit(forged, { requestId, skuId, quantity: 1 });
       if (verdict !== silence) {
@@ -312,14 +341,26 @@ export class Buyer {
           () => `${this.userId} has no pass, and was answered ${verdict.code}`,
         );
       }
-      await this.#world.sleep(500 + this.#draw.below(3_000));
+      await this.#world.sleep(1_000 + this.#draw.below(4_000));
     }
     return 'refused';
   }
 
-  #fakePass(): string {
+  /** None, nonsense, one of their own making, or somebody else's. */
+  #fakePass(skuId: string): string | undefined {
     const part = (): string => Buffer.from(this.#draw.bytes(24)).toString('base64url');
-    return `${part()}.${part()}.${part()}`;
+    switch (this.#draw.below(5)) {
+      case 0:
+        return undefined;
+      case 1:
+        return `${part()}.${part()}.${part()}`;
+      case 2:
+        return this.#world.forgedPass(this.userId, skuId, this.#draw);
+      default:
+        return this.#world.oracle.promises.somePass(this.userId, (count) =>
+          this.#draw.below(count),
+        );
+    }
   }
 
   #wantedSku(): string {

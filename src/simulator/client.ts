@@ -45,9 +45,13 @@ export class Client {
   }
 
   takePass(skuId: string, entryToken: string | undefined): Promise<PassResult | Silence> {
-    return this.#ask('pass', ({ sale }) =>
-      sale.rooms.door.takePass(activityId, this.#person, skuId, entryToken),
-    );
+    return this.#ask('pass', async ({ sale }) => {
+      const reply = await sale.rooms.door.takePass(activityId, this.#person, skuId, entryToken);
+      if (reply.kind === 'pass') {
+        this.#world.oracle.promises.passIssued(reply.pass, this.userId, reply.expiresAtMs);
+      }
+      return reply;
+    });
   }
 
   submit(
@@ -57,7 +61,11 @@ export class Client {
     return this.#askProcess('submit', async (gateway) => {
       const whole = { activityId, ...body };
       const pathId = pass?.pathId ?? this.#world.openPath(body.skuId);
-      const verdict = await gateway.submit(this.#submission(gateway, pathId, pass?.pass, whole));
+      const submission = this.#submission(gateway, pathId, pass?.pass, whole);
+      const verdict = await gateway.submit(submission);
+      if (verdict?.code === 'SECKILL_QUEUED') {
+        this.#world.oracle.promises.takenIn(this.userId, pass?.pass, submission.nowMs);
+      }
       return verdict ?? silence;
     });
   }

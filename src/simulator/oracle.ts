@@ -1,7 +1,9 @@
 import { type Mode, modes } from '../core/overload/mode.ts';
 import { holdsUnits, mayOrder } from '../core/orders/states.ts';
 import type { PathLimits } from '../pipeline/limits.ts';
-import type { OrderState, PaymentState } from '../ports/order-store.ts';
+import type { CommitFate, Order, OrderState, PaymentState } from '../ports/order-store.ts';
+import type { Delivery, OrderMessage } from '../ports/order-queue.ts';
+import { skuName } from '../core/stock/stock-machine.ts';
 import { OutcomeUnknownError, UnavailableError } from '../ports/errors.ts';
 import type { ReserveReply, ReserveRequest } from '../ports/inventory-store.ts';
 import type { ReconcileReport } from '../workers/reconciliation.ts';
@@ -45,6 +47,7 @@ export class Oracle {
   /** Failovers and crashes that may have lost acknowledged or unflushed writes. */
   #forgotten = 0;
   #rebuilt = 0;
+  #forgottenAtUs = -Infinity;
   readonly #sequences = new Map<string, number>();
   #ordersTouched = false;
   #anyTouched = false;
@@ -70,6 +73,11 @@ export class Oracle {
   /** How often acknowledged writes may have been lost so far. */
   get forgotten(): number {
     return this.#forgotten + this.#rebuilt;
+  }
+
+  /** When that was last, µs. */
+  get forgottenAtUs(): number {
+    return this.#forgottenAtUs;
   }
 
   fail(invariant: string, detail: string): void {
@@ -123,6 +131,7 @@ export class Oracle {
   /** Writes that were answered may be gone from now on. */
   forgot(): void {
     this.#forgotten += 1;
+    this.#forgottenAtUs = this.#world.time.nowUs;
     this.lookAnew();
   }
 
@@ -166,9 +175,20 @@ export class Oracle {
       case 'inventory.reserve':
         this.#reserved(given, value as ReserveReply);
         return;
+      case 'orders.commitBatch':
+        this.#ordersTouched = true;
+        this.#committed(given[0] as readonly OrderMessage[], value as readonly CommitFate[]);
+        return;
+      case 'queue.acknowledge':
+        this.#acknowledged(given[0] as readonly Delivery[]);
+        return;
+      case 'orders.raiseGeneration':
       case 'inventory.rebuild':
+        // From the first of them on, reservations without an order are given up.
         this.#rebuilt += 1;
-        this.edge('inventory rebuilt');
+        this.#forgottenAtUs = this.#world.time.nowUs;
+        this.#ordersTouched = true;
+        this.edge(`${port} goes on to another generation`);
         return;
       case 'budgets.renew':
         this.budgets.renewed(
@@ -217,6 +237,12 @@ export class Oracle {
       const key = `${sku.skuId} ${request.userId} ${request.requestId}`;
       const known = this.#reservations.get(key);
       if (outcome.kind === 'reserved') {
+        this.check(
+          !reply.mark.paused,
+          'stopped',
+          () => `${key} reserved while the sale is stopped`,
+        );
+        this.#withinLimit(request, { activityId, skuId: sku.skuId });
         const bound = this.#nonces.get(request.nonce);
         this.check(
           bound === undefined || bound.key === key || bound.forgotten < this.forgotten,
@@ -246,6 +272,54 @@ export class Oracle {
           () => `${key} was replayed with another content`,
         );
       }
+    }
+  }
+
+  /** Everything live of a person, with what they have just got. */
+  #withinLimit(request: ReserveRequest, sku: SkuKey): void {
+    const stock = this.#world.servers.inventory.engine.machine.skus.get(skuName(sku))?.stock;
+    let units = 0;
+    for (const { personId, state, quantity } of stock?.order ?? []) {
+      if (personId === request.personId && state !== 'released') units += quantity;
+    }
+    this.check(
+      units <= request.limit,
+      '2',
+      () => `${request.personId} holds ${units} units; allowed ${request.limit}`,
+    );
+  }
+
+  /** Nobody is released for a deadline that has not come, whatever clocks say. */
+  #committed(messages: readonly OrderMessage[], fates: readonly CommitFate[]): void {
+    for (const [at, fate] of fates.entries()) {
+      const message = messages[at];
+      if (message === undefined || fate.fate !== 'released' || !fate.fresh) continue;
+      this.edge(`released ${fate.reason}`);
+      this.check(
+        fate.reason !== 'deadline' || this.#world.trueMs > message.deadlineMs - clockToleranceMs,
+        'deadline',
+        () => `${message.reservationId} was released long before its deadline`,
+      );
+    }
+  }
+
+  /** Forgotten by the queue: then both sides know what became of it. */
+  #acknowledged(deliveries: readonly Delivery[]): void {
+    const { orders, inventory } = this.#world.servers;
+    for (const { message } of deliveries) {
+      const { reservationId, activityId: act, skuId } = message;
+      this.check(
+        orders.isDecided(reservationId),
+        '12',
+        () => `${reservationId} was acknowledged, and nobody has decided its fate`,
+      );
+      if (this.forgotten > 0) continue;
+      const stock = inventory.engine.machine.skus.get(skuName({ activityId: act, skuId }))?.stock;
+      this.check(
+        stock?.byId(reservationId)?.state !== 'held',
+        '12',
+        () => `${reservationId} was acknowledged, and the inventory does not know its fate`,
+      );
     }
   }
 
@@ -297,6 +371,7 @@ export class Oracle {
           'order states',
           () => `order ${order.orderId} went from ${before ?? 'nothing'} to ${order.state}`,
         );
+        this.#mayMove(order);
       }
       if (!holdsUnits(order.state)) continue;
       sold.set(order.skuId, (sold.get(order.skuId) ?? 0) + order.quantity);
@@ -320,6 +395,7 @@ export class Oracle {
         seats.set(`${order.skuId} ${seat}`, order.orderId);
       }
     }
+    this.#lookAtFates();
     for (const { facts } of orders.everyFate()) {
       const owner = `${facts.skuId} ${facts.userId} ${facts.requestId}`;
       const other = nonceOwners.get(facts.nonce);
@@ -351,6 +427,43 @@ export class Oracle {
         units <= maxPerPerson,
         '2',
         () => `${person} has ${units}; allowed ${maxPerPerson}`,
+      );
+    }
+  }
+
+  /** Nothing expires before its time, and money goes back only for a reason. */
+  #mayMove(order: Order): void {
+    const { trueMs, plan } = this.#world;
+    if (order.state === 'EXPIRED') {
+      this.check(
+        trueMs > order.payBeforeMs - clockToleranceMs,
+        'deadline',
+        () => `order ${order.orderId} expired ${order.payBeforeMs - trueMs} ms too early`,
+      );
+    }
+    if (order.state === 'REFUNDED') {
+      this.check(
+        plan.items.some((item) => item.kind === 'act' && item.act === 'refund_order'),
+        '12',
+        () => `order ${order.orderId} was paid, and refunded without a reason`,
+      );
+    }
+  }
+
+  /** Told is told: what is due no more is known on the other side. */
+  #lookAtFates(): void {
+    if (this.forgotten > 0) return;
+    const { orders, inventory } = this.#world.servers;
+    for (const { facts, live, due } of orders.everyFate()) {
+      if (due || live) continue;
+      const stock = inventory.engine.machine.skus.get(skuName(facts))?.stock;
+      const known = stock?.byId(facts.reservationId);
+      this.check(
+        known === undefined || known.state === 'released',
+        'one restock',
+        () =>
+          `${facts.reservationId} is released, which the inventory was told, ` +
+          `and it is ${known?.state ?? ''} there`,
       );
     }
   }
@@ -425,6 +538,9 @@ export class Oracle {
     this.states.add(state);
   }
 }
+
+/** Clocks are off by so much at most, and a leap of less is believed, ms. */
+const clockToleranceMs = 9_000;
 
 const stateIndex: Readonly<Record<OrderState, number>> = {
   PENDING_PAYMENT: 0,

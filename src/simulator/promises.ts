@@ -1,4 +1,5 @@
 import type { OutcomeState } from '../wire/codes.ts';
+import { passSkewMs } from '../core/bounds.ts';
 import type { Oracle } from './oracle.ts';
 import type { World } from './world.ts';
 
@@ -9,8 +10,8 @@ export interface Intention {
   readonly requestId: string;
   /** The best that was promised so far. */
   told: OutcomeState | 'NOT_FOUND' | 'RESERVATION_LOST' | undefined;
-  /** How much had been forgotten when they were told. */
-  forgotten: number;
+  /** When they heard it, µs. */
+  heardAtUs: number;
   readonly reservationIds: Set<string>;
 }
 
@@ -21,11 +22,37 @@ export interface Intention {
 export class Promises {
   readonly #world: World;
   readonly #oracle: Oracle;
+  readonly #passes = new Map<string, { readonly userId: string; readonly expiresAtMs: number }>();
   readonly #intentions = new Map<string, Intention>();
 
   constructor(world: World, oracle: Oracle) {
     this.#world = world;
     this.#oracle = oracle;
+  }
+
+  /** A pass was handed out. */
+  passIssued(pass: string, userId: string, expiresAtMs: number): void {
+    this.#passes.set(pass, { userId, expiresAtMs });
+  }
+
+  /** Some pass that somebody else was given. */
+  somePass(not: string, choose: (count: number) => number): string | undefined {
+    const others = [...this.#passes].filter(([, { userId }]) => userId !== not);
+    return others[choose(Math.max(1, others.length))]?.[0];
+  }
+
+  /** A submit was taken in: for whom, with what, at which instant of the gateway's clock. */
+  takenIn(userId: string, pass: string | undefined, nowMs: number): void {
+    const known = pass === undefined ? undefined : this.#passes.get(pass);
+    this.#oracle.check(
+      known?.userId === userId && nowMs - passSkewMs < known.expiresAtMs,
+      '5',
+      () =>
+        `${userId} was taken in at ${nowMs} with ` +
+        (known === undefined
+          ? 'no pass of ours'
+          : `the pass of ${known.userId} until ${known.expiresAtMs}`),
+    );
   }
 
   all(): Iterable<Intention> {
@@ -41,7 +68,7 @@ export class Promises {
         skuId,
         requestId,
         told: undefined,
-        forgotten: 0,
+        heardAtUs: -Infinity,
         reservationIds: new Set(),
       };
       this.#intentions.set(key, known);
@@ -59,7 +86,8 @@ export class Promises {
     this.#oracle.edge(`told ${state}`);
     if (typeof reservationId === 'string') intention.reservationIds.add(reservationId);
     const { told } = intention;
-    const sinceThen = this.#oracle.forgotten > intention.forgotten;
+    // The answer was on its way for a while.
+    const sinceThen = this.#oracle.forgottenAtUs > intention.heardAtUs - onItsWayUs;
     if (told !== undefined && !sinceThen) {
       const broken = cannotFollow[told]?.includes(state) === true;
       this.#oracle.check(
@@ -70,9 +98,12 @@ export class Promises {
     }
     if (state === 'UNKNOWN' || rank(state) < rank(told)) return;
     intention.told = state;
-    intention.forgotten = this.#oracle.forgotten;
+    intention.heardAtUs = this.#world.time.nowUs;
   }
 }
+
+/** An answer is heard at most so long after it was given, µs. */
+const onItsWayUs = 5_000_000;
 
 /**
  * What may not be said after what, as long as nothing was forgotten in between. Answers to questions

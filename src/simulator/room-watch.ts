@@ -44,6 +44,8 @@ export class RoomWatch {
     if (room.mode === 'passthrough') return;
     const people = event.e === 'wave' ? wavePeople(event) : 1;
     this.#waves.push({ atMs: event.atMs, people });
+    // Once it is published, which follows at once.
+    this.#world.time.after(20_000, 'look at the room', () => this.#lookAtActive());
     // Clocks of several leaders, or one that is set, cannot be compared this closely.
     if (!this.#steadyClocks()) return;
     let within = 0;
@@ -53,6 +55,20 @@ export class RoomWatch {
       'admission cap',
       () => `${within} were let in within a second; allowed ${room.maxAdmissionsPerSecond}`,
     );
+  }
+
+  /** Admitted people who have not finished, as whoever leads counts them. */
+  #lookAtActive(): void {
+    const { maxActive } = this.#world.plan.shape.room;
+    for (const { name, running } of this.#world.processes) {
+      if (running?.sale.leads !== true || !running.sale.rooms.leads) continue;
+      const { active } = running.sale.rooms.reading();
+      this.#oracle.check(
+        active <= maxActive,
+        'active cap',
+        () => `${name}: ${active} people are in; allowed ${maxActive}`,
+      );
+    }
   }
 
   #steadyClocks(): boolean {

@@ -169,13 +169,15 @@ async function night(world: World, say: (promise: Promise<unknown>) => void): Pr
   const deadlinesMs = shape.paymentDeadlineMs + paymentGraceMs;
   // One process for each task is enough, or none.
   const kept = (process: SimProcess): boolean =>
-    !shape.nightOff && process === processes.find((one) => one.has('worker'));
+    !shape.nightOff &&
+    (process === processes.find((one) => one.has('worker')) ||
+      process === processes.find((one) => one.has('control')));
   for (const process of processes) if (!kept(process)) say(process.stop());
   await time.runUntil(time.nowUs + 5_000_000);
   if (shape.nightOff) {
     await time.runUntil(time.nowUs + deadlinesMs * 1_000);
     for (const process of processes) {
-      if (!process.has('worker')) continue;
+      if (!process.has('worker') && !process.has('control')) continue;
       process.retired = false;
       say(process.start());
     }
@@ -196,14 +198,17 @@ async function night(world: World, say: (promise: Promise<unknown>) => void): Pr
 function isWell(process: SimProcess): boolean {
   const { running } = process;
   if (running === undefined) return false;
-  const { mode, state } = { mode: running.overload.mode, state: running.overload.state };
-  return mode === 'NORMAL' && state.stage === 'steady';
+  const { overload, sale } = running;
+  const led = !process.has('gateway') || sale.rooms.unready().length === 0;
+  return led && overload.mode === 'NORMAL' && overload.state.stage === 'steady';
 }
 
 function conditionOf(process: SimProcess): string {
   const { running } = process;
   if (running === undefined) return 'down';
-  const { overload } = running;
+  const { overload, sale } = running;
+  const unready = process.has('gateway') ? sale.rooms.unready() : [];
+  if (unready.length > 0) return unready.join(', ');
   return `${overload.mode}, ${overload.state.stage} by ${JSON.stringify(overload.worst)}`;
 }
 

@@ -1,7 +1,9 @@
+import { submitAudience } from '../app/sale.ts';
 import type { Keys } from '../app/keys-folder.ts';
 import type { Activity, SkuKey } from '../core/activity.ts';
 import { KeyRing } from '../core/pass/key-ring.ts';
 import type { TokenType } from '../core/pass/token.ts';
+import { signPass } from '../core/pass/pass.ts';
 import { pathIdOf } from '../core/pass/path-id.ts';
 import { signUserToken } from '../core/pass/user-token.ts';
 import type { RuleSet } from '../core/rules/model.ts';
@@ -22,7 +24,7 @@ export const activityId = 'show';
 /** Longest wait of a client for an answer, µs. */
 const clientPatienceUs = 4_000_000;
 /** After its deadline an order waits so long for money that is on its way, ms. */
-export const paymentGraceMs = 5_000;
+export const paymentGraceMs = 1_000;
 
 /** What a client hears when it hears nothing. */
 export const silence = Symbol('silence');
@@ -123,6 +125,11 @@ export class World {
     return Math.floor(this.time.nowUs / 1_000);
   }
 
+  /** The time that a clock would show which is right, ms since the Unix epoch. */
+  get trueMs(): number {
+    return epochMs + this.nowMs;
+  }
+
   get activity(): Activity {
     const [activity] = this.activities;
     if (activity === undefined) throw new Error('a world without an activity');
@@ -153,6 +160,29 @@ export class World {
   /** The path that anybody can guess or has heard of. */
   openPath(skuId: string): string {
     return pathIdOf(this.#userKeys.pathMac, { activityId, skuId }, this.activity.activityVersion);
+  }
+
+  /** A pass as somebody would make it who knows everything but the key. */
+  forgedPass(userId: string, skuId: string, draw: SeededRandom): string {
+    const ring = new KeyRing('pass', nodeTextCodec);
+    ring.add(hs256Key('pass-1', draw.bytes(32)));
+    ring.signWith('pass-1');
+    const nowMs = Math.floor(this.trueMs / 1_000) * 1_000;
+    return signPass(ring, {
+      issuer: this.issuer,
+      audience: submitAudience,
+      activityId,
+      skuId,
+      userId,
+      activityVersion: this.activity.activityVersion,
+      pathId: this.openPath(skuId),
+      maxQuantity: 1,
+      wave: 1,
+      nonce: Buffer.from(draw.bytes(16)).toString('base64url'),
+      notBeforeMs: nowMs - 2_000,
+      expiresAtMs: nowMs + 30_000,
+      issuedAtMs: nowMs - 2_000,
+    });
   }
 
   userToken(userId: string): string {

@@ -406,8 +406,18 @@ export class MemoryOrderStore implements OrderStore {
   }
 
   /** Reservations with a fate, and the nonce that each was bound to. */
-  *everyFate(): Generator<{ readonly facts: ReleasableReservation; readonly due: boolean }> {
-    for (const { facts, due } of this.#rows.values()) yield { facts, due: due !== undefined };
+  *everyFate(): Generator<{
+    readonly facts: ReleasableReservation;
+    readonly live: boolean;
+    readonly due: boolean;
+  }> {
+    for (const row of this.#rows.values()) {
+      yield { facts: row.facts, live: liveFirst(row) === 1, due: row.due !== undefined };
+    }
+  }
+
+  isDecided(reservationId: string): boolean {
+    return this.#rows.has(reservationId);
   }
 
   everyPayment(): readonly Payment[] {

@@ -1,0 +1,71 @@
+import type { Mutant } from './mutants.ts';
+import { plant } from './plant.ts';
+
+/** What became of one planted bug. */
+export interface Hunt {
+  readonly name: string;
+  readonly caught: boolean;
+  /** Seeds that it took, from the first. */
+  readonly seeds: number;
+  readonly seed: number;
+  readonly invariant: string;
+  readonly detail: string;
+  /** People, faults and acts before and after making it small; -1 where that was not asked for. */
+  readonly items: number;
+  readonly left: number;
+  /** Items that are left, by number. */
+  readonly ids: readonly number[];
+  readonly sameShape: boolean;
+}
+
+export interface HuntOptions {
+  readonly firstSeed: number;
+  readonly seedsMax: number;
+  /** Histories for making it small; 0: do not. */
+  readonly shrinkRunsMax: number;
+}
+
+/** Runs seeds until the bug shows, then makes its history small. */
+export async function hunt(mutant: Mutant, options: HuntOptions): Promise<Hunt> {
+  const { firstSeed, seedsMax, shrinkRunsMax } = options;
+  const planted = await plant(mutant);
+  try {
+    for (let at = 0; at < seedsMax; at += 1) {
+      const seed = firstSeed + at;
+      const plan = planted.planOf(seed);
+      const { failure, items } = await planted.simulate(plan);
+      if (failure === undefined) continue;
+      const small =
+        shrinkRunsMax === 0
+          ? undefined
+          : await planted.shrink(plan, failure, { runsMax: shrinkRunsMax });
+      const kept = small?.plan ?? plan;
+      return {
+        name: mutant.name,
+        caught: true,
+        seeds: at + 1,
+        seed,
+        invariant: failure.invariant,
+        detail: failure.detail,
+        items,
+        left: small === undefined ? -1 : kept.items.length,
+        ids: kept.items.map(({ id }) => id),
+        sameShape: JSON.stringify(kept.shape) === JSON.stringify(plan.shape),
+      };
+    }
+  } finally {
+    planted.remove();
+  }
+  return {
+    name: mutant.name,
+    caught: false,
+    seeds: seedsMax,
+    seed: -1,
+    invariant: '',
+    detail: '',
+    items: 0,
+    left: -1,
+    ids: [],
+    sameShape: true,
+  };
+}
