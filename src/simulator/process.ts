@@ -86,6 +86,8 @@ export class SimProcess implements Owner {
   /** It stays down from now on. */
   retired = false;
   readonly #parts: ProcessParts;
+  /** By which its clock is off when nobody has set it wrong, ms. */
+  readonly #skewMs: number;
   /** What its disk remembers of emergency budgets. */
   readonly #markers = new SimEmergencyLedger();
 
@@ -95,6 +97,7 @@ export class SimProcess implements Owner {
     this.name = parts.name;
     this.roles = parts.roles;
     this.clock = parts.clock;
+    this.#skewMs = parts.clock.skewMs;
   }
 
   has(role: Role): boolean {
@@ -106,6 +109,8 @@ export class SimProcess implements Owner {
     const { world } = this.#parts;
     this.life += 1;
     const { life } = this;
+    // A machine is given the time before anything is started on it.
+    this.clock.set(this.#skewMs);
     try {
       const running = await this.#boot();
       if (this.life === life) this.running = running;

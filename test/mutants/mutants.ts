@@ -228,8 +228,8 @@ export const mutants: readonly Mutant[] = [
     'no answer means no',
     edit(
       batcher,
-      "const kind = error instanceof UnavailableError ? 'unavailable' : 'unknown';",
-      "const kind = error instanceof UnavailableError ? 'unavailable' : 'unavailable';",
+      "  return error instanceof UnavailableError ? 'unavailable' : 'unknown';",
+      "  return error instanceof UnavailableError ? 'unavailable' : 'unavailable';",
     ),
   ),
   mutant(
