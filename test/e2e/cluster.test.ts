@@ -79,7 +79,7 @@ describe('a cluster', () => {
   );
 
   test('a frozen leader is followed by another, and changes nothing when it wakes', async () => {
-    cluster = await startCluster('--stock', '20', '--open-in', '1h');
+    cluster = await startCluster('--open-in', '1h', '--workers', '1', '--gateways', '1');
     const running = cluster;
     const second = await running.another('--role', 'control', '--admin-port', '0');
     const { operator = '' } = second.urls;

@@ -139,6 +139,8 @@ export class Buyer {
       request.uncertain = false;
       request.state = 'REFUSED';
     }
+    // Nobody knows of it, and that is certain: also for whoever asks after the crowd has gone.
+    if (dossier.lastCode === 'RESERVATION_LOST') request.uncertain = false;
     if (people.stage[call.person] === stage.done || dossier.current !== call.detail) return;
     if (told !== undefined && told.state !== 'UNKNOWN') {
       people.tries[call.person] = 0;
@@ -149,7 +151,6 @@ export class Buyer {
       people.settle(call.person, 'unknown');
       return;
     }
-    if (dossier.lastCode === 'RESERVATION_LOST') request.uncertain = false;
     if (reply.status === 404 || dossier.lastCode === 'RESERVATION_LOST') {
       // Another try with the same id, if the pass lives.
       this.#backToSubmit(dossier, 50);
