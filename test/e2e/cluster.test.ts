@@ -30,7 +30,7 @@ afterEach(async () => {
 const long = process.env['SLUICE_LONG'] === '1';
 const size = long
   ? { people: 20_000, over: '40s', stock: 2_000, opensIn: '45s' }
-  : { people: 150, over: '4s', stock: 90, opensIn: '5s' };
+  : { people: 90, over: '3s', stock: 100, opensIn: '4s' };
 const sales = long
   ? [
       { what: 'nothing', kill: false, forget: false },

@@ -191,7 +191,8 @@ export class Buyer {
       return;
     }
     if (people.stage[call.person] === stage.done) return;
-    if (call.kind === 'pay') people.stage[call.person] = stage.paying;
+    // Nobody knows whether it arrived: pressing again pays once, and not pressing perhaps never.
+    if (call.kind === 'pay') people.stage[call.person] = stage.deciding;
     if ((people.tries[call.person] ?? 0) > triesMax * 2) people.settle(call.person, 'unknown');
     else this.#scene.wake(call.person, comeBackAfterMs(this.#scene, call.person, undefined));
   }
