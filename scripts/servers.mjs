@@ -63,6 +63,8 @@ export async function startRedis(folder, port) {
     appendonly: 'yes',
     appendfsync: 'everysec',
     'maxmemory-policy': 'noeviction',
+    // A drill lets it restart, data and all.
+    'enable-debug-command': 'local',
   };
   const args = Object.entries(settings).flatMap(([name, value]) => [`--${name}`, String(value)]);
   const child = spawn(program, args, { cwd: folder, stdio: 'ignore', detached: true });

@@ -14,12 +14,23 @@ const place = (name: string): string => join(folder, name);
 
 test('a cluster is found by what its script wrote, credential and all', () => {
   writeFileSync(place('token'), 'secret-of-the-operator\n');
-  const state = { shop: 'http://a', operator: 'http://b', admin_token_file: place('token') };
+  const about = {
+    config: 'cluster.yaml',
+    environment: { SLUICE_ORDERS: 'postgres://x' },
+    processes: { control: 17 },
+  };
+  const state = {
+    shop: 'http://a',
+    operator: 'http://b',
+    admin_token_file: place('token'),
+    ...about,
+  };
   writeFileSync(place('state.json'), JSON.stringify(state));
   expect(findLocalCluster(place('state.json'))).toEqual({
     shop: 'http://a',
     operator: 'http://b',
     adminToken: 'secret-of-the-operator',
+    ...about,
   });
 });
 

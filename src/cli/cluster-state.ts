@@ -8,6 +8,11 @@ export interface LocalCluster {
   readonly shop: string;
   readonly operator: string;
   readonly adminToken: string;
+  /** Its configuration file, and the variables that it was read with. */
+  readonly config: string;
+  readonly environment: Readonly<Record<string, string>>;
+  /** Process ids by name. */
+  readonly processes: Readonly<Record<string, number>>;
 }
 
 /** Where the script leaves word, unless it is told another place. */
@@ -31,16 +36,29 @@ export function findLocalCluster(file = join(tmpdir(), stateFile)): LocalCluster
   } catch {
     throw none(`${file}, which is not JSON`);
   }
+  const member = (name: string): unknown =>
+    typeof state === 'object' && state !== null ? Reflect.get(state, name) : undefined;
   const read = (name: string): string => {
-    const value: unknown =
-      typeof state === 'object' && state !== null ? Reflect.get(state, name) : undefined;
+    const value = member(name);
     if (typeof value !== 'string') throw none(`${file} without "${name}"`);
     return value;
   };
+  const table = <Value>(name: string, kind: 'string' | 'number'): Record<string, Value> => {
+    const value = member(name) ?? {};
+    if (typeof value !== 'object') throw none(`${file} without "${name}"`);
+    const entries = Object.entries(value).filter(([, one]) => typeof one === kind);
+    return Object.fromEntries(entries) as Record<string, Value>;
+  };
   const tokenFile = read('admin_token_file');
   try {
-    const adminToken = readFileSync(tokenFile, 'utf8').trim();
-    return { shop: read('shop'), operator: read('operator'), adminToken };
+    return {
+      adminToken: readFileSync(tokenFile, 'utf8').trim(),
+      shop: read('shop'),
+      operator: read('operator'),
+      config: typeof member('config') === 'string' ? read('config') : '',
+      environment: table<string>('environment', 'string'),
+      processes: table<number>('processes', 'number'),
+    };
   } catch (error) {
     if (error instanceof UsageError) throw error;
     throw none(`${file} of a cluster that is gone (${tokenFile} cannot be read)`);

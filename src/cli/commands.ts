@@ -27,6 +27,7 @@ export function addCommands(root: Command, surroundings: Surroundings, done: Don
   addRush(root, surroundings, done);
   addRehearse(root, surroundings, done);
   addSim(root, surroundings, done);
+  addDrill(root, surroundings, done);
   addExport(root, surroundings, done);
   addVerify(root, surroundings, done);
   addReconcile(root, surroundings, done);
@@ -276,6 +277,32 @@ Exit code 1 when an invariant broke, or a seed told two stories.`,
     .action(async (options: SimOptions) => {
       const { simWith } = await import('./sim-command.ts');
       done(await simWith(options, surroundings));
+    });
+}
+
+function addDrill(root: Command, surroundings: Surroundings, done: Done): void {
+  root
+    .command('drill [name]')
+    .summary('break a running cluster on purpose, and see whether it holds')
+    .description(
+      'Does to the cluster that npm run cluster has started what happens to clusters: stores that hang, processes that die, words that are lost. Says what is expected, what was seen, and the verdict, and leaves the cluster as it was found. Without a name: the list of drills.',
+    )
+    .option('--activity <id>', 'the sale to drill; needed where there are several')
+    .option(...jsonFlag)
+    .addHelpText(
+      'after',
+      `
+Examples:
+  npm run cluster -- --open-in 5s      in another terminal; the sale must be open, with units
+  sluice drill                         what there is
+  sluice drill cut-admission
+  sluice drill all --json
+
+Exit code 1 when a drill does not hold. Never at a sale that is real: units are taken and given back.`,
+    )
+    .action(async (name: string | undefined, options: { activity?: string; json?: boolean }) => {
+      const { drill } = await import('./drill-command.ts');
+      done(await drill(name, options, surroundings));
     });
 }
 

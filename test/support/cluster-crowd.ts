@@ -121,3 +121,27 @@ export async function queryOnce<Row extends object>(
     await client.end();
   }
 }
+
+/** Every command that a server is given, as MONITOR tells it, until `end`. */
+export function watchRedis(port: number): Promise<{ end(): Promise<readonly string[]> }> {
+  return new Promise((resolve, reject) => {
+    let text = '';
+    const socket = connect(port, '127.0.0.1', () => socket.write('MONITOR\r\n'));
+    socket.setEncoding('utf8');
+    socket.once('error', reject);
+    socket.on('data', (part: string) => {
+      const first = text === '';
+      text += part;
+      if (!first) return;
+      resolve({
+        end: async () => {
+          // What was asked before is told before what is asked now.
+          await redisSays(port, 'ECHO', 'the end of it');
+          await until('all is told', () => text.includes('the end of it'));
+          socket.destroy();
+          return text.split('\r\n').filter((line) => line.startsWith('+1'));
+        },
+      });
+    });
+  });
+}

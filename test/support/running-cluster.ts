@@ -17,6 +17,8 @@ interface ClusterState {
 
 /** A whole deployment, started by the project's own script, whose parts a test may kill. */
 export interface RunningCluster extends ClusterState {
+  /** Where all of this is written. */
+  readonly stateFile: string;
   readonly adminToken: string;
   /** Process ids of the gateways behind the port, as they are now. */
   gateways(): readonly number[];
@@ -86,6 +88,7 @@ export async function startClusterWith(
   const adminToken = readFileSync(state.admin_token_file, 'utf8').trim();
   return {
     ...state,
+    stateFile,
     adminToken,
     get said() {
       return said;

@@ -1,0 +1,19 @@
+import { ignoreRetryAfter } from './crowd.ts';
+import type { Drill } from './drill.ts';
+import { killGateway, staleControl } from './processes.ts';
+import { brokerRestart, cutAdmission, noDatabaseConnections, slowQueue } from './stores.ts';
+import { lateSoldOut, lostBroadcasts, noReleaseState } from './words.ts';
+
+/** Every drill, in the order in which `sluice drill all` runs them: the gentle ones first. */
+export const drills: readonly Drill[] = [
+  ignoreRetryAfter,
+  lateSoldOut,
+  lostBroadcasts,
+  noReleaseState,
+  cutAdmission,
+  slowQueue,
+  noDatabaseConnections,
+  killGateway,
+  staleControl,
+  brokerRestart,
+];

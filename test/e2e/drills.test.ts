@@ -1,0 +1,154 @@
+import { spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { join } from 'node:path';
+import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { systemClock, systemRandom, systemTimers } from '../../src/app/system.ts';
+import type { DrillReport } from '../../src/lab/drills/drill.ts';
+import { Site } from '../../src/lab/drills/site.ts';
+import { scripts } from '../../src/stores/redis/scripts.ts';
+import { activity, inventoryPort, watchRedis } from '../support/cluster-crowd.ts';
+import { type RunningCluster, startCluster, until } from '../support/running-cluster.ts';
+
+/**
+ * The shipped drills against a deployment of many processes, as a person runs them; and what a gateway
+ * asks of the stores when there is nothing left to sell.
+ */
+const long = process.env['SLUICE_LONG'] === '1';
+let cluster: RunningCluster;
+let site: Site;
+beforeAll(async () => {
+  cluster = await startCluster('--open-in', '1s', '--workers', '1');
+  const place = (name: string): string => cluster.environment[name] ?? '';
+  site = new Site({
+    shop: cluster.shop,
+    operator: cluster.operator,
+    adminToken: cluster.adminToken,
+    admissionUrl: place('SLUICE_ADMISSION'),
+    inventoryUrl: place('SLUICE_INVENTORY'),
+    ordersUrl: place('SLUICE_ORDERS'),
+    processes: cluster.processes,
+    activityId: activity,
+    skuId: 'quay',
+    prefix: 'sluice',
+    clock: systemClock,
+    timers: systemTimers,
+    random: systemRandom,
+  });
+  await until('it is ready', () => site.isReady());
+});
+afterAll(async () => {
+  site.close();
+  await cluster.stop();
+});
+
+/** `sluice drill NAME --json`, in a process of its own. */
+async function drilled(name: string): Promise<{ code: number | null; reports: DrillReport[] }> {
+  const args = [join(import.meta.dirname, '../../dist/main.js'), 'drill', name, '--json'];
+  const child = spawn(process.execPath, args, {
+    stdio: ['ignore', 'pipe', 'inherit'],
+    env: { ...process.env, SLUICE_CLUSTER_STATE: cluster.stateFile },
+  });
+  let text = '';
+  child.stdout.on('data', (part) => {
+    text += String(part);
+  });
+  const [code] = (await once(child, 'close')) as [number | null];
+  return { code, reports: JSON.parse(text) as DrillReport[] };
+}
+
+describe('sluice drill', () => {
+  test.each(long ? ['all'] : ['ignore-retry-after', 'late-sold-out', 'slow-queue'])(
+    '%s holds, and leaves the deployment as it was found',
+    async (name) => {
+      const { code, reports } = await drilled(name);
+      for (const report of reports) {
+        expect(report).toMatchObject({ verdict: 'holds', left_behind: [] });
+      }
+      expect(reports.length).toBeGreaterThan(0);
+      expect(code).toBe(0);
+    },
+    long ? 600_000 : 120_000,
+  );
+
+  test('says nothing of a deployment that is not ready', async () => {
+    const control = cluster.processes['control'] ?? 0;
+    process.kill(control, 'SIGSTOP');
+    try {
+      await until('gateways miss their leader', async () => !(await site.isReady()));
+      const { code, reports } = await drilled('ignore-retry-after');
+      expect(reports).toMatchObject([{ verdict: 'void', seen: 'the shop is not ready before it' }]);
+      expect(code).toBe(1);
+    } finally {
+      process.kill(control, 'SIGCONT');
+    }
+    await until('it is ready again', () => site.isReady());
+  }, 120_000);
+
+  // A minute of waiting for what does not come: in the long run only.
+  test.each(long ? ['slow-queue'] : [])(
+    '%s says "broken" of a deployment whose only worker is frozen',
+    async (name) => {
+      const worker = cluster.processes['worker-1'] ?? 0;
+      process.kill(worker, 'SIGSTOP');
+      try {
+        const { code, reports } = await drilled(name);
+        expect(reports).toMatchObject([{ verdict: 'broken', seen: /ordered never/ }].map(seenAs));
+        expect(code).toBe(1);
+      } finally {
+        process.kill(worker, 'SIGCONT');
+      }
+    },
+    240_000,
+  );
+});
+
+/** A pattern in what was seen. */
+function seenAs({ verdict, seen }: { verdict: string; seen: RegExp }): object {
+  return { verdict, seen: expect.stringMatching(seen) as unknown };
+}
+
+describe('after the last unit', () => {
+  test('a submit costs no call of a store, at any gateway', async () => {
+    const { pass } = await site.admitted();
+    const { available } = await site.stock();
+    const sku = { sku_id: 'quay' };
+    await site.act('restock', { ...sku, delta: -available });
+    site.undo('putting the units back', () => site.act('restock', { ...sku, delta: available }));
+    try {
+      const people = Array.from({ length: 40 }, () => site.visitor(true));
+      const soldOut = async (): Promise<number> => {
+        const heard = await Promise.all(
+          people.map((person) => person.submitAsNobody(pass.submitPath)),
+        );
+        return heard.filter(({ body }) => body['code'] === 'SECKILL_SOLD_OUT').length;
+      };
+      await until('every gateway says so', async () => (await soldOut()) === people.length);
+
+      const port = inventoryPort(cluster);
+      const watched = await watchRedis(port);
+      const rounds = 60;
+      let answered = 0;
+      for (let round = 0; round < rounds; round += 1) answered += await soldOut();
+      const seen = await watched.end();
+      expect(answered).toBe(rounds * people.length);
+      // A gateway's own look at its marks, twice a second, is no submit's doing, nor is a worker's at
+      // its queue; a reservation, a search or a probe would be.
+      expect(seen.length).toBeGreaterThan(0);
+      expect(callsOfSubmits(seen) / answered).toBeLessThan(0.001);
+    } finally {
+      expect(await site.cleanUp()).toEqual([]);
+    }
+    // Control: one that reserves is seen at the server.
+    const buyer = await site.admitted();
+    const watched = await watchRedis(inventoryPort(cluster));
+    expect((await site.buy(buyer.visitor, buyer.pass)).submitted.status).toBe(202);
+    expect(callsOfSubmits(await watched.end())).toBeGreaterThan(0);
+    expect(await site.cleanUp()).toEqual([]);
+  }, 120_000);
+});
+
+/** Commands that a submit alone can have caused. */
+function callsOfSubmits(seen: readonly string[]): number {
+  const { reserve, find } = scripts;
+  return seen.filter((line) => line.includes(reserve.sha) || line.includes(find.sha)).length;
+}
