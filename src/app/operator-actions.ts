@@ -15,6 +15,8 @@ import type { Stores } from './embedded-stores.ts';
 export interface RoomSwitches {
   /** False where another process runs the rooms: then nothing can be switched here. */
   readonly leads: boolean;
+  /** Name of the process that does, where another does and is known. */
+  readonly leader?: string | undefined;
   pause(activityId: string, context: OperatorContext): Promise<boolean>;
   resume(activityId: string, context: OperatorContext): Promise<boolean>;
   hold(activityId: string, context: OperatorContext): Promise<boolean>;
@@ -43,12 +45,16 @@ const offered: readonly OperatorActionKind[] = [
 ];
 
 const done = (detail: string): ActionReply => ({ kind: 'done', detail });
-const elsewhere = 'another process leads the rooms; ask its operator page';
 const refused = (detail: string): ActionReply => ({ kind: 'refused', detail });
 
 /** The operator's hands. The durable side is told first, so that a crash in between is found and healed. */
 export function operatorActions(parts: OperatorActionsParts): OperatorActions {
   const { stores, rooms, overload, clock } = parts;
+
+  const elsewhere = (): ActionReply => {
+    const who = rooms.leader === undefined ? '' : ` (${rooms.leader})`;
+    return refused(`another process leads the rooms${who}; ask its operator page`);
+  };
 
   async function forRoom(
     activityId: string,
@@ -56,7 +62,7 @@ export function operatorActions(parts: OperatorActionsParts): OperatorActions {
     said: string,
   ): Promise<ActionReply> {
     if (parts.activity(activityId) === undefined) return refused(`no activity "${activityId}"`);
-    if (!rooms.leads) return refused(elsewhere);
+    if (!rooms.leads) return elsewhere();
     return (await how(activityId)) ? done(said) : refused('it stands so already');
   }
 
@@ -68,7 +74,7 @@ export function operatorActions(parts: OperatorActionsParts): OperatorActions {
   ): Promise<ActionReply> {
     const activity = parts.activity(activityId);
     if (activity === undefined) return refused(`no activity "${activityId}"`);
-    if (!rooms.leads) return refused(elsewhere);
+    if (!rooms.leads) return elsewhere();
     if (stopped) await rooms.pause(activityId, context);
     const { who, why } = context;
     for (const { skuId } of activity.skus) {

@@ -37,6 +37,8 @@ export interface RoomsParts {
   readonly reserveRatio: () => number;
   /** Asked before every turn of a room; yes where nobody else could lead. */
   readonly leads?: () => boolean;
+  /** Whoever led when last asked. */
+  readonly leader?: () => string | undefined;
   /** A room that is led here has published its state. */
   readonly onPublished?: (state: ReleaseState) => void;
   /** Who vouches for people, for rooms that ask for it. */
@@ -157,6 +159,10 @@ export class Rooms implements RoomSwitches {
 
   get leads(): boolean {
     return this.#loops.size > 0;
+  }
+
+  get leader(): string | undefined {
+    return this.#parts.leader?.();
   }
 
   /** Rooms of the configuration without a release state to act on, in words. */

@@ -123,7 +123,9 @@ export class Sale {
       backlogRatio: () =>
         this.#backlog === undefined ? undefined : this.#backlog.depth / parts.backlogCeiling,
       reserveRatio: () => this.#slowestReserveMs() / reserveBudgetMs,
-      ...(stores.lease === undefined ? {} : { leads: () => this.leads }),
+      ...(stores.lease === undefined
+        ? {}
+        : { leads: () => this.leads, leader: () => this.#leadership?.leader }),
       ...(parts.challengeProvider === undefined
         ? {}
         : { challengeProvider: parts.challengeProvider }),

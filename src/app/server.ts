@@ -276,7 +276,9 @@ async function start(
     if (shop === undefined) {
       admin.app.get('/readyz', (_request, reply) => {
         const { ready, reasons } = readinessOf(sale, roles);
-        return reply.code(ready ? 200 : 503).send({ ready, reasons });
+        const { leads, leader } = sale.rooms;
+        const led = { leads, leader: leader ?? null };
+        return reply.code(ready ? 200 : 503).send({ ready, reasons, ...led });
       });
     }
     urls.operator = (await admin.start()).url;

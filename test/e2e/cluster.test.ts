@@ -101,6 +101,15 @@ describe('a cluster', () => {
     expect(await leads(running.operator)).toBe(true);
     expect(await leads(operator)).toBe(false);
     const first = running.processes['control'] ?? 0;
+    // Whoever stands by says who leads.
+    expect(await hold(operator, 'who')).toContain(
+      `another process leads the rooms (control-${first}_`,
+    );
+    expect(await (await fetch(`${operator}/readyz`)).json()).toMatchObject({
+      ready: true,
+      leads: false,
+      leader: expect.stringMatching(new RegExp(`^control-${first}_`)),
+    });
     process.kill(first, 'SIGSTOP');
     await until('the second one leads', () => leads(operator));
     // Gateways act on the release states of the new leader; none has gone without one for long.
