@@ -28,7 +28,12 @@ const stock = 120;
 const activityId = 'crash';
 
 const root = mkdtempSync(join(tmpdir(), 'sluice-crash-'));
-afterAll(() => rmSync(root, { recursive: true, force: true }));
+const servers: SluiceProcess[] = [];
+afterAll(async () => {
+  // Where a test has failed its server is still there.
+  for (const server of servers) await server.kill();
+  rmSync(root, { recursive: true, force: true });
+});
 
 const pause = (ms: number): Promise<void> => new Promise((resolve) => setTimeout(resolve, ms));
 
@@ -128,6 +133,7 @@ async function openSale(name: string, opensInMs: number, overMs: number): Promis
   const folder = join(root, name);
   mkdirSync(folder);
   const server = new SluiceProcess(await configured(folder, opensInMs));
+  servers.push(server);
   await server.start();
   const crowd = new Crowd(
     {

@@ -86,7 +86,7 @@ test('limits store killed under a full server: policies hold, the emergency budg
       for (;;) {
         const said = await askOnce(what);
         // Health spoke there, and no limit was asked.
-        if (!shed.test(said)) return said;
+        if (!going || !shed.test(said)) return said;
         await new Promise((resolve) => setTimeout(resolve, 50));
       }
     };
@@ -110,6 +110,7 @@ test('limits store killed under a full server: policies hold, the emergency budg
       const run = async (): Promise<void> => {
         while (going) {
           const said = `${what} ${await ask(what)}`;
+          if (!going) return;
           answers.set(said, (answers.get(said) ?? 0) + 1);
         }
       };
@@ -201,4 +202,4 @@ test('limits store killed under a full server: policies hold, the emergency budg
     await Promise.all([limits.stop(), stock.stop(), orders.stop()]);
     rmSync(folder, { recursive: true, force: true });
   }
-}, 120_000);
+}, 240_000);
