@@ -5,7 +5,7 @@ import { join } from 'node:path';
 import { monitorEventLoopDelay } from 'node:perf_hooks';
 import { setFlagsFromString } from 'node:v8';
 import { runInNewContext } from 'node:vm';
-import { systemClock, systemRandom, systemTimers } from '../../src/app/system.ts';
+import { systemClock, systemDefer, systemRandom, systemTimers } from '../../src/app/system.ts';
 import { RoomLoop } from '../../src/control/room-loop.ts';
 import type { Activity } from '../../src/core/activity.ts';
 import { KeyRing } from '../../src/core/pass/key-ring.ts';
@@ -32,10 +32,10 @@ export type RoomOrder =
   | { readonly order: 'open' }
   | { readonly order: 'quiet'; readonly ms: number }
   | { readonly order: 'usage' }
+  | { readonly order: 'cpu' }
   | { readonly order: 'stop' };
 
 export interface Usage {
-  readonly cpuUs: number;
   readonly rssMib: number;
   /** Heap and buffers after a full collection, MiB. */
   readonly settledMib: number;
@@ -109,6 +109,7 @@ class Room {
         unitsPerBuyer: 1,
       }),
       publish: (state) => void this.states.accept(state),
+      breathe: () => new Promise((resolve) => systemDefer(() => resolve())),
       onError: (error) => console.error(error),
     });
   }
@@ -199,10 +200,8 @@ function usage(storeCalls: number): Usage {
   if (typeof collect !== 'function') throw new Error('this Node cannot collect on demand');
   for (let pass = 0; pass < 3; pass += 1) collect();
   const { rss, heapUsed, arrayBuffers } = process.memoryUsage();
-  const { user, system } = process.cpuUsage();
   const mib = (bytes: number): number => bytes / 2 ** 20;
   return {
-    cpuUs: user + system,
     rssMib: mib(rss),
     settledMib: mib(heapUsed + arrayBuffers),
     storeCalls,
@@ -225,6 +224,11 @@ async function obey(order: RoomOrder): Promise<unknown> {
     case 'quiet':
       await new Promise((resolve) => systemTimers.after(order.ms, () => resolve(undefined)));
       return undefined;
+    // Apart from memory, for which everything is collected first: that is no poll's work.
+    case 'cpu': {
+      const { user, system } = process.cpuUsage();
+      return user + system;
+    }
     case 'usage':
       return usage(room?.storeCalls ?? 0);
     case 'stop':

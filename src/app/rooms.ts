@@ -28,6 +28,8 @@ export interface RoomsParts {
   readonly clock: Clock;
   readonly timers: Timers;
   readonly random: Random;
+  /** After the I/O that is already there: where long work of a room lets others run. */
+  readonly defer: (task: () => void) => void;
   /** Stock as last seen. */
   readonly stock: (sku: SkuKey) => StockMark | undefined;
   readonly mode: () => Mode;
@@ -118,7 +120,7 @@ export class Rooms implements RoomSwitches {
   }
 
   #loopOf(activity: Activity): RoomLoop {
-    const { admission, clock, timers, random, leads, onError } = this.#parts;
+    const { admission, clock, timers, random, defer, leads, onError } = this.#parts;
     return new RoomLoop({
       store: admission,
       clock,
@@ -131,6 +133,7 @@ export class Rooms implements RoomSwitches {
         this.#parts.onPublished?.(state);
       },
       ...(leads === undefined ? {} : { leads }),
+      breathe: () => new Promise((resolve) => defer(resolve)),
       onError: (error) => onError(`room ${activity.activityId}`, error),
     });
   }

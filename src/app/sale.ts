@@ -118,6 +118,7 @@ export class Sale {
       clock,
       timers,
       random,
+      defer: parts.defer,
       stock: (sku) => this.#marks.get(nameOf(sku))?.mark,
       mode: () => this.#worstMode(),
       backlogRatio: () =>

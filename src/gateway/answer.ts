@@ -1,6 +1,7 @@
 import type { Refusal } from '../core/decision.ts';
 import type { Answer, Outcome, Verdict } from '../pipeline/stage.ts';
 import { codes } from '../wire/codes.ts';
+import { keepHead } from './learned-heads.ts';
 
 /**
  * Verdicts as bytes. A million people may get the same refusal in a second, so what does not change
@@ -11,6 +12,8 @@ export interface HttpAnswer {
   readonly status: number;
   /** Name, value, name, value …; `Content-Length` is added by whoever sends it. */
   readonly headers: readonly string[];
+  /** More of them, of this answer alone. */
+  readonly more?: readonly string[];
   readonly body: string;
 }
 
@@ -31,7 +34,7 @@ const keptWaitsMax = 64;
 
 const noStore = ['Cache-Control', 'no-store', 'X-Content-Type-Options', 'nosniff'] as const;
 const problemHeaders = ['Content-Type', 'application/problem+json', ...noStore] as const;
-export const jsonHeaders = ['Content-Type', 'application/json', ...noStore] as const;
+export const jsonHeaders = keepHead(['Content-Type', 'application/json', ...noStore] as const);
 
 /** Name under which a code is a problem type (RFC 9457): stable, and no address that could vanish. */
 export const problemType = (code: string): string => `urn:sluice:problem:${code.toLowerCase()}`;
@@ -106,6 +109,7 @@ export class Renderer {
     const known = this.#templates.get(key);
     if (known !== undefined) return known;
     const made = make();
+    keepHead(made.headers);
     this.#templates.set(key, made);
     return made;
   }
@@ -115,7 +119,7 @@ function headersWithRetry(template: Template, seconds: number): readonly string[
   let headers = template.withRetry.get(seconds);
   if (headers === undefined) {
     headers = [...template.headers, 'Retry-After', String(seconds)];
-    if (template.withRetry.size < keptWaitsMax) template.withRetry.set(seconds, headers);
+    if (template.withRetry.size < keptWaitsMax) template.withRetry.set(seconds, keepHead(headers));
   }
   return headers;
 }

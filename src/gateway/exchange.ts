@@ -1,7 +1,11 @@
 import type { IncomingMessage, ServerResponse } from 'node:http';
 import type { Socket } from 'node:net';
 import { bodyMaxBytes } from '../core/bounds.ts';
+import type { Clock } from '../ports/clock.ts';
 import type { HttpAnswer } from './answer.ts';
+import { LearnedHeads } from './learned-heads.ts';
+
+const none: readonly string[] = [];
 
 /** Kept on the socket itself: requests without an answer yet, and when the last answer went out. */
 const openRequests: unique symbol = Symbol('open requests');
@@ -19,12 +23,14 @@ type CountedSocket = Socket & {
  */
 export class Exchanges {
   readonly #monoUs: () => number;
+  readonly #heads: LearnedHeads;
   #open = 0;
   #closing = false;
   #whenIdle: (() => void)[] = [];
 
-  constructor(monoUs: () => number) {
-    this.#monoUs = monoUs;
+  constructor(clock: Clock) {
+    this.#monoUs = () => clock.monoUs();
+    this.#heads = new LearnedHeads(() => clock.wallMs());
   }
 
   /** Requests that came in and have no answer yet. */
@@ -89,15 +95,20 @@ export class Exchanges {
   /** Writes the answer alone. A sender who has gone away is no error. */
   write(request: IncomingMessage, response: ServerResponse, answer: HttpAnswer): void {
     if (response.destroyed || response.writableEnded) return;
-    const { body } = answer;
-    const headers = answer.headers.slice();
+    const { status, body, more = none } = answer;
     const length = Buffer.byteLength(body);
-    if (answer.status !== 204 && answer.status !== 304) {
-      headers.push('Content-Length', String(length));
+    const left = bodyLeft(request);
+    const closes = this.#closing || left === 'much';
+    if (!closes && left === 'little') discardBody(request);
+    // One that could be put together: with a body in ASCII, over a connection that goes on.
+    const plain = !closes && length === body.length && length > 0 && request.method !== 'HEAD';
+    if (!plain || !this.#heads.put(response, status, answer.headers, more, length)) {
+      const headers = [...answer.headers, ...more];
+      if (status !== 204 && status !== 304) headers.push('Content-Length', String(length));
+      if (closes) headers.push('Connection', 'close');
+      response.writeHead(status, headers);
+      if (plain) this.#heads.learn(response, status, answer.headers, more, length);
     }
-    if (this.#closing || leavesBodyBehind(request)) headers.push('Connection', 'close');
-    else if (!request.complete) discardBody(request);
-    response.writeHead(answer.status, headers);
     endInOneWrite(response, body, length);
   }
 }
@@ -120,18 +131,17 @@ function endInOneWrite(response: ServerResponse, body: string, length: number): 
 }
 
 /**
- * A small rest of a body that nobody read is drained, so that the connection can be used again; one
- * that is large, of a length that nobody said, or held back until a go-ahead that will not come, ends
- * the connection.
+ * What of a request's body has not been read. A little is drained, so that the connection can be used
+ * again; much, of a length that nobody said, or held back until a go-ahead that will not come, ends the
+ * connection. A request without a body has none left, though Node calls it complete only later.
  */
-function leavesBodyBehind(request: IncomingMessage): boolean {
-  if (request.complete) return false;
+function bodyLeft(request: IncomingMessage): 'none' | 'little' | 'much' {
+  if (request.complete) return 'none';
   const { headers } = request;
-  if (headers.expect !== undefined) return true;
+  if (headers.expect !== undefined) return 'much';
   const length = headers['content-length'];
-  return length === undefined
-    ? headers['transfer-encoding'] !== undefined
-    : Number(length) > bodyMaxBytes;
+  if (length !== undefined) return Number(length) > bodyMaxBytes ? 'much' : 'little';
+  return headers['transfer-encoding'] === undefined ? 'none' : 'much';
 }
 
 /**

@@ -67,7 +67,7 @@ export async function createGateway(deps: GatewayDeps, version = '0'): Promise<G
     spread,
     returns: new ReturnQueue(deps.random, () => deps.clock.monoUs()),
     renderer: new Renderer(),
-    exchanges: new Exchanges(() => deps.clock.monoUs()),
+    exchanges: new Exchanges(deps.clock),
     board: new AvailabilityBoard(deps.inventory, deps.orders, deps.clock, (sku, error) =>
       deps.log.warn('availability_read_failed', { ...sku, error: String(error) }),
     ),

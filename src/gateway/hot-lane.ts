@@ -9,12 +9,13 @@ import type { Verdict } from '../pipeline/stage.ts';
 import { noUserToken, refusalOfIdentity } from '../pipeline/stages/06-identify.ts';
 import { reservationLost } from '../pipeline/stages/10-reserve.ts';
 import type { FieldError } from '../wire/schemas.ts';
-import type { HttpAnswer } from './answer.ts';
+import { type HttpAnswer, jsonHeaders } from './answer.ts';
 import type { LimitedCall } from '../pipeline/limited-request.ts';
 import type { GatewayContext } from './context.ts';
 import { Credentials } from './credentials.ts';
 import { routeDeadlineMs, within } from './deadline.ts';
 import { limitedCall, standingLimits } from './limited.ts';
+import { standingText } from './standing-text.ts';
 import { noSuchActivity, noSuchEntry } from './refusals.ts';
 import { HttpSubmission, invalidBody } from './submission.ts';
 
@@ -267,7 +268,7 @@ export class HotLane {
     const { deps, renderer } = this.#context;
     if ('kind' in result && result.kind === 'standing') {
       deps.ledger.left('standing', 'handle', 'standing');
-      const answer = renderer.json(200, result.standing);
+      const answer = { status: 200, headers: jsonHeaders, body: standingText(result.standing) };
       this.#send(request, response, standingLimits(deps.limits, limited, undefined, answer));
       return;
     }

@@ -40,7 +40,6 @@ const schedule = new Int32Array(64);
 /** One compression: mixes 64 bytes at `offset` into `state`. */
 function compress(state: Int32Array, block: Uint8Array, offset: number): void {
   const w = schedule;
-  const k = roundConstants;
   for (let at = 0; at < 16; at += 1) {
     const from = offset + at * 4;
     w[at] =
@@ -49,6 +48,13 @@ function compress(state: Int32Array, block: Uint8Array, offset: number): void {
       ((block[from + 2] as number) << 8) |
       (block[from + 3] as number);
   }
+  mix(state);
+}
+
+/** Mixes the block that stands in the schedule's first sixteen words into `state`. */
+function mix(state: Int32Array): void {
+  const w = schedule;
+  const k = roundConstants;
   for (let at = 16; at < 64; at += 1) {
     const x = w[at - 15] as number;
     const y = w[at - 2] as number;
@@ -190,10 +196,40 @@ export class HmacSha256 {
 
   /** MAC over the common start and `rest`, as eight words that are valid until the next call. */
   words(rest: Uint8Array): Int32Array {
+    const held = this.#inner.length & 63;
+    if (held + rest.length + 9 <= 64) return this.#wordsOfOneBlock(rest, held);
     const inner = this.#work.copyFrom(this.#inner).update(rest).finish();
     const digest = this.#digest;
     for (let at = 0; at < 8; at += 1) writeWord(digest, at * 4, inner[at] as number);
     return this.#work.copyFrom(this.#outer).update(digest).finish();
+  }
+
+  /**
+   * The same where all that is left fits one block, as every draw value does: the inner block is filled
+   * in place, and the inner digest is the outer block's beginning without going through bytes.
+   */
+  #wordsOfOneBlock(rest: Uint8Array, held: number): Int32Array {
+    const inner = this.#inner;
+    const { state, block } = this.#work;
+    block.set(inner.block);
+    block.set(rest, held);
+    const end = held + rest.length;
+    block[end] = 0x80;
+    block.fill(0, end + 1, 56);
+    const length = inner.length + rest.length;
+    writeWord(block, 56, Math.floor(length / 0x20000000));
+    writeWord(block, 60, (length << 3) | 0);
+    state.set(inner.state);
+    compress(state, block, 0);
+    const w = schedule;
+    for (let at = 0; at < 8; at += 1) w[at] = state[at] as number;
+    w[8] = 0x80000000 | 0;
+    w.fill(0, 9, 15);
+    // The outer key's block and the digest, in bits.
+    w[15] = (64 + 32) * 8;
+    state.set(this.#outer.state);
+    mix(state);
+    return state;
   }
 
   mac(rest: Uint8Array): Uint8Array {

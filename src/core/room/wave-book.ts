@@ -1,3 +1,4 @@
+import { ClaimPace, windowParts } from './claim-pace.ts';
 import type { WaveWindow } from './release.ts';
 import { SequenceSet } from './sequence-set.ts';
 import { YieldMeter } from './sizing.ts';
@@ -28,6 +29,10 @@ interface WaveRecord {
   ended: number;
   /** Whose pass of this wave expired while its window was still open. */
   readonly lapsed: Set<number>;
+  /** The part of its window that this wave is in, who entered it unclaimed, and who came in it. */
+  part: number;
+  entered: number;
+  came: number;
   state: 'open' | 'closed' | 'revoked';
 }
 
@@ -63,6 +68,7 @@ export class WaveBook {
    */
   readonly lapsed = new SequenceSet();
   readonly yield = new YieldMeter();
+  readonly #pace = new ClaimPace();
   /** In the order of release, which is that of closing too. */
   readonly #waves = new Map<number, WaveRecord>();
   /** Those of them whose window is open. */
@@ -119,6 +125,9 @@ export class WaveBook {
       lanes: counts,
       ended: 0,
       lapsed: new Set(),
+      part: 0,
+      entered: unclaimedOf(counts),
+      came: 0,
       state: 'open',
     };
     this.#waves.set(wave, made);
@@ -143,6 +152,7 @@ export class WaveBook {
     if (!counted) {
       this.#count(wave, lane).claimed += 1;
       if (before?.wave === claim.wave && wave !== undefined) wave.ended -= 1;
+      else if (wave !== undefined) wave.came += 1;
       // The window was closed here already, but on the store's clock it was not.
       if (wave?.state === 'closed') this.#missed -= 1;
     } else if (before.state === 'no_show') this.#missed -= 1;
@@ -248,6 +258,7 @@ export class WaveBook {
    * told to this book. Costs as much as there is to close.
    */
   settle(knownAtMs: number, mode: SaleMode): void {
+    for (const wave of this.#open.values()) this.#moveOn(wave, knownAtMs, mode);
     for (const [number, wave] of this.#open) {
       if (knownAtMs < wave.claimBeforeMs) break;
       wave.state = 'closed';
@@ -278,6 +289,21 @@ export class WaveBook {
     for (const [sequence, claim] of this.#claims) {
       if (claim.state === 'live' || knownAtMs < claim.expiresAtMs + historyMs) break;
       this.#claims.delete(sequence);
+    }
+  }
+
+  /** Into the part of its window that the clock is in by now. Nobody came since the last call. */
+  #moveOn(wave: WaveRecord, knownAtMs: number, mode: SaleMode): void {
+    const spanMs = Math.max(1, wave.claimBeforeMs - wave.atMs);
+    const part = Math.min(
+      windowParts,
+      Math.floor((windowParts * (knownAtMs - wave.atMs)) / spanMs),
+    );
+    for (; wave.part < part; wave.part += 1) {
+      // As with the yield: what a failing sale shows is not what people want.
+      if (mode === 'NORMAL') this.#pace.learn(wave.part, wave.entered, wave.came);
+      wave.entered = unclaimed(wave);
+      wave.came = 0;
     }
   }
 
@@ -331,7 +357,10 @@ export class WaveBook {
     return [...this.#waves].filter(([, each]) => each.state === 'revoked').map(([wave]) => wave);
   }
 
-  /** People on their way to the stock: by the SKU they chose, and by lane while they have not. */
+  /**
+   * People on their way to the stock: by the SKU they chose, and by lane while they have not. Who has
+   * not come for long counts for the less, as {@link ClaimPace} says.
+   */
   onTheWay(): {
     readonly bySku: ReadonlyMap<string, number>;
     readonly byLane: ReadonlyMap<string, number>;
@@ -342,9 +371,12 @@ export class WaveBook {
     for (const wave of this.#open.values()) {
       for (const [lane, count] of wave.lanes) {
         const open = count.released - count.claimed - count.left;
-        byLane.set(lane, (byLane.get(lane) ?? 0) + open);
+        const weight = this.#pace.weightIn(wave.part);
+        byLane.set(lane, (byLane.get(lane) ?? 0) + open * weight);
       }
     }
+    // In whole people: hundredths of many must not add up to somebody let in for nothing.
+    for (const [lane, people] of byLane) byLane.set(lane, Math.round(people));
     return { bySku, byLane };
   }
 
@@ -380,7 +412,11 @@ export class WaveBook {
 }
 
 function unclaimed(wave: WaveRecord): number {
+  return unclaimedOf(wave.lanes);
+}
+
+function unclaimedOf(lanes: ReadonlyMap<string, LaneCount>): number {
   let sum = 0;
-  for (const { released, claimed, left } of wave.lanes.values()) sum += released - claimed - left;
+  for (const { released, claimed, left } of lanes.values()) sum += released - claimed - left;
   return sum;
 }
