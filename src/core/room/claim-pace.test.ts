@@ -6,7 +6,7 @@ import { ClaimPace, windowParts } from './claim-pace.ts';
 function learnt(share: number, people: number, when: (one: number) => number): ClaimPace {
   const pace = new ClaimPace();
   for (let wave = 0; wave < 20; wave += 1) {
-    const came = new Array<number>(windowParts).fill(0);
+    const came = Array.from({ length: windowParts }, () => 0);
     for (let one = 0; one < people * share; one += 1) came[when(one)]! += 1;
     let left = people;
     for (let part = 0; part < windowParts; part += 1) {
