@@ -11,6 +11,7 @@ import { MemoryOrderQueue } from '../queues/memory-queue.ts';
 import { Journal } from '../stores/journal/journal.ts';
 import { MemoryAdmissionStore } from '../stores/memory/admission-store.ts';
 import { MemoryInventoryStore } from '../stores/memory/inventory-store.ts';
+import { ShardedInventoryStore } from '../stores/shards/sharded-inventory.ts';
 import { migrate } from '../stores/postgres/migrate.ts';
 import { openPglite } from '../stores/postgres/pglite.ts';
 import { PostgresOrderStore } from '../stores/postgres/order-store.ts';
@@ -74,7 +75,7 @@ export async function openEmbeddedStores(options: EmbeddedStoresOptions): Promis
   const orders = new PostgresOrderStore(sql);
   return {
     admission,
-    inventory,
+    inventory: new ShardedInventoryStore(inventory),
     queue,
     orders,
     failures() {

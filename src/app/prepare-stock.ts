@@ -20,7 +20,7 @@ export async function prepareStock(
 ): Promise<readonly { readonly activityId: string; readonly skuId: string }[]> {
   const lost: { activityId: string; skuId: string }[] = [];
   for (const { activityId, skus } of activities) {
-    for (const { skuId, stock, name, seats } of skus) {
+    for (const { skuId, stock, name, seats, shards } of skus) {
       const sku = { activityId, skuId };
       await stores.orders.declareSku(sku, { total: stock, generation: 1, name });
       const mark = await stores.inventory.mark(sku);
@@ -45,6 +45,7 @@ export async function prepareStock(
           generation: 1,
           stockEpoch: 0,
           ...(seats === undefined ? {} : { seats }),
+          ...(shards === undefined ? {} : { shards }),
         });
         if (durable?.stopped === true) await stores.inventory.setPaused(sku, true);
       }

@@ -1,5 +1,6 @@
 import { Leadership } from '../control/leadership.ts';
-import type { Activity, SkuKey } from '../core/activity.ts';
+import type { Activity, Sku, SkuKey } from '../core/activity.ts';
+import { homeShard } from '../core/stock/shards.ts';
 import { type Mode, modes } from '../core/overload/mode.ts';
 import { passVerifier } from '../pipeline/pass-verifier.ts';
 import { ActivityPaths } from '../pipeline/path-index.ts';
@@ -88,6 +89,7 @@ export class Sale {
     });
     this.batcher = new ReserveBatcher({
       store: stores.inventory,
+      placeOf: (sku, { personId }) => homeShard(personId, this.#skuOf(sku)?.shards ?? 1),
       wallMs: () => clock.wallMs(),
       monoUs: () => clock.monoUs(),
       timers,
@@ -211,7 +213,7 @@ export class Sale {
   }
 
   /** What the queue still holds is turned into orders first: those people lose nothing. */
-  #rebuildParts(): Pick<RebuildParts, 'drain' | 'seats'> {
+  #rebuildParts(): Pick<RebuildParts, 'drain' | 'seats' | 'shards'> {
     return {
       drain: async () => {
         const { clock, timers, stores } = this.#parts;
@@ -231,9 +233,13 @@ export class Sale {
           await new Promise<void>((resolve) => void timers.after(drainLookMs, resolve));
         }
       },
-      seats: ({ activityId, skuId }) =>
-        this.activities.get(activityId)?.skus.find((sku) => sku.skuId === skuId)?.seats,
+      seats: (sku) => this.#skuOf(sku)?.seats,
+      shards: (sku) => this.#skuOf(sku)?.shards,
     };
+  }
+
+  #skuOf({ activityId, skuId }: SkuKey): Sku | undefined {
+    return this.activities.get(activityId)?.skus.find((sku) => sku.skuId === skuId);
   }
 
   /**

@@ -20,6 +20,7 @@ import { RedisBroadcast } from '../stores/redis/broadcast.ts';
 import { RedisLink } from '../stores/redis/client.ts';
 import { RedisInventoryStore } from '../stores/redis/inventory-store.ts';
 import { Keys } from '../stores/redis/keys.ts';
+import { ShardedInventoryStore } from '../stores/shards/sharded-inventory.ts';
 import { openAdmission, openEmbeddedStores, type Stores } from './embedded-stores.ts';
 
 export interface OpenStoresOptions {
@@ -154,7 +155,7 @@ async function openStock(
       await MemoryInventoryStore.open({ folder: join(folder, 'inventory'), fsync }),
     );
     return {
-      inventory: store,
+      inventory: new ShardedInventoryStore(store),
       queue: opened(new MemoryOrderQueue(store.engine, { clock, timers })),
     };
   }
@@ -162,7 +163,9 @@ async function openStock(
   const keys = new Keys(prefix);
   const open = (part: string): Promise<RedisLink> =>
     RedisLink.open({ urls, cluster, timers, onTrouble: (error) => onTrouble(part, error) });
-  const store = opened(new RedisInventoryStore(await open('inventory'), keys, random));
+  const store = new ShardedInventoryStore(
+    opened(new RedisInventoryStore(await open('inventory'), keys, random)),
+  );
   const link = opened(await open('queue'));
   const outboxAs = (keptForMs: number): RedisStreamsQueue =>
     opened(new RedisStreamsQueue(link, keys, { clock, timers, instance, visibilityMs: keptForMs }));

@@ -373,6 +373,8 @@ function skuOf(one: WrittenActivity['skus'][number], path: Path, report: Report)
     if (twice !== undefined) report([...path, 'seats'], `${quoted(twice)} twice`, 'each seat once');
     if (seats.length !== one.stock)
       report([...path, 'stock'], String(one.stock), `${seats.length}, as many as there are seats`);
+    if (one.shards > 1)
+      report([...path, 'shards'], String(one.shards), '1 with seats: they lie in one place');
   }
   return {
     skuId: one.id,
@@ -381,6 +383,7 @@ function skuOf(one: WrittenActivity['skus'][number], path: Path, report: Report)
     stock: one.stock,
     maxPerPerson: one.max_per_person,
     ...(seats === undefined ? {} : { seats }),
+    ...(one.shards === 1 ? {} : { shards: one.shards }),
   };
 }
 

@@ -1,6 +1,7 @@
 import { Type } from 'typebox';
 import type { Static } from 'typebox';
 import { backlogCeilingDefault, quantityMax } from '../core/bounds.ts';
+import { shardsMax } from '../core/stock/shards.ts';
 import { choice, closed, port, text } from './schema-parts.ts';
 import { room } from './schema-room.ts';
 import type { KindName } from './values.ts';
@@ -163,6 +164,13 @@ const sku = Type.Object(
         description: 'Named places, each sold once; as many as `stock`, from front to back.',
       }),
     ),
+    shards: Type.Integer({
+      minimum: 1,
+      maximum: shardsMax,
+      default: 1,
+      description:
+        'Parts that the stock is cut into when it is loaded first, for a SKU so hot that one place in the store is not enough; fixed from then on. Not with `seats`.',
+    }),
   },
   closed,
 );

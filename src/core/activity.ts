@@ -27,6 +27,8 @@ export interface Sku {
   /** Units that one person may hold live (reserved, ordered, paid) at a time. At least 1. */
   readonly maxPerPerson: number;
   readonly seats?: readonly string[];
+  /** Parts that its stock is loaded in, where one place is not enough for it; 1 when absent. */
+  readonly shards?: number;
 }
 
 export interface RoomSettings {

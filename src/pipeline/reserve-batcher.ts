@@ -69,6 +69,11 @@ export type Trouble = 'paused' | 'forgotten' | 'unknown_sku';
 
 export interface ReserveBatcherOptions {
   readonly store: Pick<InventoryStore, 'reserve'>;
+  /**
+   * Which of a SKU's places a request goes to, where its stock lies in several: each has a lane of its
+   * own, since they do not wait for each other. 0 when absent.
+   */
+  readonly placeOf?: (sku: SkuKey, request: ReserveRequest) => number;
   readonly wallMs: () => number;
   readonly monoUs: () => number;
   readonly timers: Pick<Timers, 'after'>;
@@ -110,7 +115,7 @@ export class ReserveBatcher {
 
   /** Resolves with the request's own result; never rejects. O(1) plus its share of the call. */
   add(sku: SkuKey, request: ReserveRequest): Promise<ReserveResult> {
-    const lane = this.#lane(sku);
+    const lane = this.#lane(sku, this.#options.placeOf?.(sku, request) ?? 0);
     if (lane.waiting.length >= waitingPerSkuMax) return Promise.resolve({ kind: 'full' });
     return new Promise((resolve) => {
       lane.waiting.push({ request, sinceUs: this.#options.monoUs(), resolve });
@@ -130,8 +135,8 @@ export class ReserveBatcher {
     return sum;
   }
 
-  #lane(sku: SkuKey): Lane {
-    const key = `${sku.activityId}/${sku.skuId}`;
+  #lane(sku: SkuKey, place: number): Lane {
+    const key = `${sku.activityId}/${sku.skuId}/${place}`;
     const known = this.#lanes.get(key);
     if (known !== undefined) return known;
     if (this.#lanes.size >= lanesMax) this.#dropIdle();

@@ -1,4 +1,5 @@
 import type { SkuKey } from '../core/activity.ts';
+import type { ShardState } from '../core/stock/shards.ts';
 import type {
   Fate,
   Preload,
@@ -10,6 +11,7 @@ import type {
   StockMark,
 } from '../core/stock/model.ts';
 
+export type { ShardState } from '../core/stock/shards.ts';
 export type {
   Preload,
   StockMark,
@@ -107,4 +109,35 @@ export interface InventoryStore {
   forget(sku: SkuKey): Promise<boolean>;
 
   close(): Promise<void>;
+}
+
+/**
+ * What a store must be able to do beside that, so that a SKU can be cut into shards (core/stock/shards.ts
+ * says how): every shard is a SKU of its own here, under the key that `shardKey` gives it.
+ */
+export interface ShardStore extends InventoryStore {
+  /** Undefined for a shard, or a SKU, that is not loaded. One atomic look. */
+  shard(key: SkuKey): Promise<ShardState | undefined>;
+
+  /**
+   * Sends up to `units` available units towards another shard, in one atomic step: `out` of the reply
+   * says how many were ever sent. Changes nothing where the shard is of another generation.
+   */
+  moveOut(
+    key: SkuKey,
+    to: number,
+    units: number,
+    generation: number,
+  ): Promise<ShardState | undefined>;
+
+  /**
+   * Receives what the sender has sent, by the sender's counter. Idempotent: a counter that was received
+   * before, or is lower, changes nothing.
+   */
+  moveIn(
+    key: SkuKey,
+    from: number,
+    upTo: number,
+    generation: number,
+  ): Promise<ShardState | undefined>;
 }

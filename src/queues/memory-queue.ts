@@ -1,6 +1,7 @@
 import type { Pending } from '../core/stock/outbox.ts';
 import { buriedMax } from '../core/stock/outbox.ts';
 import { messageOf } from '../core/stock/reservation.ts';
+import { wholeSku } from '../core/stock/shards.ts';
 import type { Clock, Timers } from '../ports/clock.ts';
 import { UnavailableError } from '../ports/errors.ts';
 import type { Backlog, BuriedMessage, Delivery, OrderQueue } from '../ports/order-queue.ts';
@@ -104,7 +105,11 @@ export class MemoryOrderQueue implements OrderQueue {
     this.#engine.refuseIfEnded();
     const newest = [...this.#engine.machine.outbox.buried.values()].reverse().slice(0, limit);
     await this.#engine.promised(false);
-    return newest.map(({ message, reason, buriedAtMs }) => ({ message, reason, buriedAtMs }));
+    return newest.map(({ message, reason, buriedAtMs }) => ({
+      message: wholeSku(message),
+      reason,
+      buriedAtMs,
+    }));
   }
 
   /** Ends the waiting of every `receive`; the outbox stays with the store. */
@@ -130,7 +135,7 @@ function deliveryOf(pending: Pending): Delivery {
   return {
     deliveryId: `${pending.number}.${pending.attempts}`,
     attempt: pending.attempts,
-    message: messageOf(pending.reservation, pending.extras),
+    message: wholeSku(messageOf(pending.reservation, pending.extras)),
   };
 }
 

@@ -1,5 +1,6 @@
 import type { SkuKey } from '../core/activity.ts';
 import { buriedMax } from '../core/stock/outbox.ts';
+import { wholeSku } from '../core/stock/shards.ts';
 import type { Clock, Timers } from '../ports/clock.ts';
 import { UnavailableError } from '../ports/errors.ts';
 import type {
@@ -275,10 +276,12 @@ export class RedisStreamsQueue implements OrderQueue {
     const generation = Number(reply.text());
     const seats = reply.text();
     const chosen = seats === '' ? [] : (JSON.parse(seats) as string[][]);
+    // Buyers and orders know nothing of shards; what is given back here does.
+    const whole = wholeSku(sku);
     const messages = reply
       .text()
       .split('\n')
-      .map((field, at) => messageOf(sku, field, reply.text(), generation, chosen[at]));
+      .map((field, at) => messageOf(whole, field, reply.text(), generation, chosen[at]));
     const ready = messages.map((_, at) => at).filter((at) => done[at] !== '1');
     this.#leases.set(leaseName(sku, entry), {
       sku,

@@ -24,6 +24,8 @@ export interface RebuildParts {
   readonly drain?: (sku: SkuKey) => Promise<void>;
   /** Names of the SKU's seats, where it has some and the store may have forgotten them. */
   readonly seats?: (sku: SkuKey) => readonly string[] | undefined;
+  /** Parts that its stock lies in, where the store may have forgotten that. */
+  readonly shards?: (sku: SkuKey) => number | undefined;
 }
 
 export interface RebuildReason {
@@ -62,12 +64,14 @@ export async function rebuildSku(
   }
   const now = await orders.stock(sku);
   const seats = parts.seats?.(sku);
+  const shards = parts.shards?.(sku);
   await inventory.rebuild(sku, {
     total: now?.total ?? durable.total,
     generation,
     stockEpoch: Math.max(before?.stockEpoch ?? 0, generation * epochsPerGeneration),
     live,
     ...(seats === undefined ? {} : { seats }),
+    ...(shards === undefined ? {} : { shards }),
   });
   // What an operator has stopped stays so. Asked again after reopening: whoever stopped it in between
   // said so to the durable side first, and may have told the inventory before us.

@@ -28,6 +28,7 @@ export interface ReconciliationParts {
   /** For rebuilding a SKU; see there. */
   readonly drain?: NonNullable<RebuildParts['drain']>;
   readonly seats?: NonNullable<RebuildParts['seats']>;
+  readonly shards?: NonNullable<RebuildParts['shards']>;
   readonly onReport?: (report: ReconcileReport) => void;
   readonly onError?: (error: unknown) => void;
 }

@@ -7,6 +7,7 @@ import {
 } from '../support/servers/redis.ts';
 import { inventoryStoreContract } from './inventory-store.ts';
 import { redisInventory } from './redis-inventory.ts';
+import { sharded } from './sharded-inventory.ts';
 
 const durable = { appendonly: 'yes', appendfsync: 'always' };
 
@@ -20,6 +21,15 @@ describe('on one server', () => {
     'Redis',
     () => redisInventory({ urls: [server.url], cluster: false, crash: () => server.crash() }),
     { modelRuns: 40 },
+  );
+  inventoryStoreContract(
+    'Redis, in 3 shards',
+    () =>
+      sharded(
+        redisInventory({ urls: [server.url], cluster: false, crash: () => server.crash() }),
+        3,
+      ),
+    { modelRuns: 10 },
   );
 });
 
@@ -39,5 +49,14 @@ describe('on a cluster', () => {
       }),
     // A cluster takes seconds to find itself again, so its histories have no crashes.
     { modelRuns: 30, modelCrashes: false },
+  );
+  inventoryStoreContract(
+    'Redis Cluster, in 3 shards',
+    () =>
+      sharded(
+        redisInventory({ urls: cluster.urls, cluster: true, crash: () => cluster.crash() }),
+        3,
+      ),
+    { modelRuns: 10, modelCrashes: false },
   );
 });

@@ -5,10 +5,12 @@ import type { ReserveRequest } from '../../src/ports/inventory-store.ts';
 import { checkAgainstWhiteboard } from './inventory-model.ts';
 import { inventoryStoreContract } from './inventory-store.ts';
 import { journaled, simulated } from './memory-inventory.ts';
+import { sharded } from './sharded-inventory.ts';
 
 inventoryStoreContract('memory, journaled', () => journaled(16 * 1024 * 1024), { modelRuns: 150 });
 inventoryStoreContract('memory, a snapshot at every step', () => journaled(0), { modelRuns: 100 });
 inventoryStoreContract('memory, over a log of the caller', simulated, { modelRuns: 150 });
+inventoryStoreContract('memory, in 3 shards', () => sharded(journaled(0), 3), { modelRuns: 100 });
 
 /** Controls: with one guard off, the property that protects it must fail, or it shows nothing. */
 describe('the whiteboard notices', () => {

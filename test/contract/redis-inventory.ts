@@ -7,7 +7,6 @@ import { Keys } from '../../src/stores/redis/keys.ts';
 import { messageOf } from '../../src/stores/redis/records.ts';
 import { SeededRandom } from '../support/world.ts';
 import type { InventoryHarness } from './inventory-store.ts';
-import { otherSku, sku } from './stock-samples.ts';
 
 export interface RedisUnderTest {
   readonly urls: readonly string[];
@@ -75,7 +74,13 @@ export async function redisInventory(server: RedisUnderTest): Promise<RedisHarne
     },
     keys,
     messages: async () => {
-      const all = [...(await messagesOf(sku)), ...(await messagesOf(otherSku))];
+      const skus = keys.deployment('skus');
+      const names = (await link.command(skus, ['SMEMBERS', skus])) as string[];
+      const all: [number, OrderMessage][] = [];
+      for (const name of names) {
+        const [activityId = '', skuId = ''] = name.split('/');
+        all.push(...(await messagesOf({ activityId, skuId })));
+      }
       return all.sort(([a], [b]) => a - b).map(([, message]) => message);
     },
     crash: async () => {

@@ -13,6 +13,8 @@ export interface Preload {
    * Such a SKU's total never changes.
    */
   readonly seats?: readonly string[];
+  /** Parts that the SKU is cut into, 2 to 16; 1 when absent. Fixed once it is loaded. Not with seats. */
+  readonly shards?: number;
 }
 
 /** Everything that orders a SKU's changes against each other. */
@@ -119,8 +121,9 @@ export interface Rebuild {
   readonly generation: number;
   readonly stockEpoch: number;
   readonly live: readonly RequestRecord[];
-  /** As in Preload; the seats known before stay where this is left out. */
+  /** As in Preload; what was known before stays where these are left out. */
   readonly seats?: readonly string[];
+  readonly shards?: number;
 }
 
 export interface OrderMessage {

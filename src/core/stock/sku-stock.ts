@@ -10,6 +10,7 @@ import type {
 import type { Reservation } from './reservation.ts';
 import { recordOf, reservationOf } from './reservation.ts';
 import { SeatMap } from './seats.ts';
+import type { ShardState } from './shards.ts';
 import { epochFrom, requestKey, sequenceBase } from './validate.ts';
 
 interface Person {
@@ -43,6 +44,10 @@ export class SkuStock {
   /** Every reservation in order of reserving. Replaced, never emptied: a snapshot may still read it. */
   order: Reservation[] = [];
   readonly adjustments = new Map<string, number>();
+  /** Of a shard: how many there are, and what was ever sent to and received from each. */
+  shards: number;
+  movedOut: number[] = [];
+  movedIn: number[] = [];
   #requests = new Map<string, Reservation>();
   #nonces = new Map<string, Reservation>();
   #reservations = new Map<string, Reservation>();
@@ -55,6 +60,28 @@ export class SkuStock {
     this.sequence = sequenceBase(stock.generation);
     this.stockEpoch = epochFrom(stock.stockEpoch, stock.total > 0);
     this.seats = stock.seats === undefined ? undefined : new SeatMap(stock.seats);
+    this.shards = stock.shards ?? 1;
+  }
+
+  shardState(): ShardState {
+    const all = Array.from({ length: this.shards }, (_, at) => at);
+    return {
+      mark: this.mark(),
+      shards: this.shards,
+      waiting: this.waiting,
+      out: all.map((at) => this.movedOut[at] ?? 0),
+      in: all.map((at) => this.movedIn[at] ?? 0),
+    };
+  }
+
+  /** Counts units out to, or in from, another shard, up to this counter. */
+  move(way: 'out' | 'in', other: number, upTo: number): void {
+    const counters = way === 'out' ? this.movedOut : this.movedIn;
+    const units = upTo - (counters[other] ?? 0);
+    const change = way === 'out' ? -units : units;
+    counters[other] = upTo;
+    this.total += change;
+    this.available += change;
   }
 
   mark(): StockMark {
@@ -176,6 +203,9 @@ export class SkuStock {
     }
     this.total = state.total;
     this.available = state.total;
+    this.shards = state.shards ?? this.shards;
+    this.movedOut = [];
+    this.movedIn = [];
     this.held = 0;
     this.ordered = 0;
     this.generation = state.generation;

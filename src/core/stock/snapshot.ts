@@ -36,6 +36,8 @@ interface SkuHead {
   readonly paused: boolean;
   readonly seats?: readonly string[];
   readonly adjustments: readonly (readonly [string, number])[];
+  /** Of a shard: how many there are, units sent to each, units received from each. */
+  readonly moves?: readonly [shards: number, sent: readonly number[], received: readonly number[]];
 }
 
 /** Objects per line: a line takes well under a millisecond to make. */
@@ -55,6 +57,7 @@ export function beginSnapshot(machine: StockMachine): Iterable<string> {
       paused: stock.paused,
       ...(stock.seats === undefined ? {} : { seats: stock.seats.names }),
       adjustments: [...stock.adjustments],
+      ...(stock.shards === 1 ? {} : { moves: movesOf(stock) }),
     } satisfies SkuHead,
     order: stock.order,
     count: stock.order.length,
@@ -146,6 +149,12 @@ export class SnapshotReader {
     stock.stockEpoch = head.stockEpoch;
     stock.paused = head.paused;
     for (const [id, delta] of head.adjustments) stock.adjustments.set(id, delta);
+    if (head.moves !== undefined) {
+      const [shards, out, into] = head.moves;
+      stock.shards = shards;
+      stock.movedOut = [...out];
+      stock.movedIn = [...into];
+    }
     this.#machine.skus.set(skuName(head.key), { key: head.key, stock });
     this.#stock = stock;
   }
@@ -164,4 +173,9 @@ export class SnapshotReader {
     this.#machine.outbox.restore({ number, attempts, extras, reservation });
     if (stock !== undefined) stock.waiting += 1;
   }
+}
+
+function movesOf(stock: SkuStock): NonNullable<SkuHead['moves']> {
+  const { shards, out, in: into } = stock.shardState();
+  return [shards, out, into];
 }

@@ -24,6 +24,8 @@ export type Step =
   | readonly ['a', string, string, number, string, number]
   /** Paused (1) or resumed (0). */
   | readonly ['p', string, string, number, 0 | 1]
+  /** Units moved out (0) to another shard, or in (1) from it: which, and its counter from now on. */
+  | readonly ['m', string, string, number, 0 | 1, number, number]
   /** Live records of a rebuild to come; 1 where they are the first of them. */
   | readonly ['l', string, string, 0 | 1, readonly RequestRecord[]]
   /** Rebuilt, with the live records of the steps before. */
@@ -59,7 +61,7 @@ export type Take = readonly [
 
 export type SettledFate = readonly [string, Fate['fate'], ReleaseReason | 0];
 
-const kinds = new Set(['n', 't', 's', 'a', 'p', 'l', 'b', 'f', 'g', 'k', 'd']);
+const kinds = new Set(['n', 't', 's', 'a', 'p', 'm', 'l', 'b', 'f', 'g', 'k', 'd']);
 
 /** Reads what `JSON.stringify` made of a step. Throws for what is none. */
 export function parseStep(line: string): Step {

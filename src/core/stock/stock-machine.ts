@@ -13,10 +13,18 @@ import { Outbox } from './outbox.ts';
 import type { Pending } from './outbox.ts';
 import type { Reservation } from './reservation.ts';
 import { recordOf } from './reservation.ts';
+import type { ShardState } from './shards.ts';
 import { SkuStock } from './sku-stock.ts';
 import type { SettledFate, Step, Take } from './steps.ts';
 import { extrasOfTake, numbersIn, rangesOf, reservationOfTake, takeOf } from './steps.ts';
-import { checkAdjustment, checkBatch, checkPreload, checkRebuild, settleMax } from './validate.ts';
+import {
+  checkAdjustment,
+  checkBatch,
+  checkMove,
+  checkPreload,
+  checkRebuild,
+  settleMax,
+} from './validate.ts';
 
 /**
  * All stock of one store as a machine of steps: the reference for every other implementation, and
@@ -183,6 +191,61 @@ export class StockMachine {
     };
   }
 
+  /** Undefined for a shard that is not loaded. */
+  shard(key: SkuKey): ShardState | undefined {
+    return this.#stock(key)?.shardState();
+  }
+
+  /**
+   * Sends up to so many available units towards another shard. Of another generation than the caller
+   * speaks of, and where nothing is available, it changes nothing.
+   */
+  moveOut(
+    key: SkuKey,
+    to: number,
+    units: number,
+    generation: number,
+  ): Outcome<ShardState | undefined> {
+    const stock = this.#stock(key);
+    if (stock === undefined) return { reply: undefined, step: undefined };
+    checkMove(stock, to, units);
+    const taken = Math.min(units, stock.available);
+    return this.#moved(key, stock, 'out', to, generation, (stock.movedOut[to] ?? 0) + taken);
+  }
+
+  /** Receives what the sender's counter says and this shard has not. Saying it again changes nothing. */
+  moveIn(
+    key: SkuKey,
+    from: number,
+    upTo: number,
+    generation: number,
+  ): Outcome<ShardState | undefined> {
+    const stock = this.#stock(key);
+    if (stock === undefined) return { reply: undefined, step: undefined };
+    checkMove(stock, from, upTo);
+    return this.#moved(key, stock, 'in', from, generation, upTo);
+  }
+
+  #moved(
+    key: SkuKey,
+    stock: SkuStock,
+    way: 'out' | 'in',
+    other: number,
+    generation: number,
+    upTo: number,
+  ): Outcome<ShardState | undefined> {
+    const known = (way === 'out' ? stock.movedOut : stock.movedIn)[other] ?? 0;
+    if (stock.generation !== generation || upTo <= known) {
+      return { reply: stock.shardState(), step: undefined };
+    }
+    stock.move(way, other, upTo);
+    stock.seal();
+    return {
+      reply: stock.shardState(),
+      step: ['m', key.activityId, key.skuId, stock.sequence, way === 'out' ? 0 : 1, other, upTo],
+    };
+  }
+
   mark(key: SkuKey): StockMark | undefined {
     return this.#stock(key)?.mark();
   }
@@ -306,7 +369,7 @@ export class StockMachine {
 
   #change(
     key: SkuKey,
-    step: Extract<Step, readonly ['n' | 't' | 's' | 'a' | 'p' | 'b', ...unknown[]]>,
+    step: Extract<Step, readonly ['n' | 't' | 's' | 'a' | 'p' | 'm' | 'b', ...unknown[]]>,
   ): SkuStock {
     if (step[0] === 'n') return this.#preload(key, step[4]);
     if (step[0] === 'b') {
@@ -329,6 +392,9 @@ export class StockMachine {
         break;
       case 'p':
         stock.paused = step[4] === 1;
+        break;
+      case 'm':
+        stock.move(step[4] === 0 ? 'out' : 'in', step[5], step[6]);
     }
     stock.seal();
     return stock;

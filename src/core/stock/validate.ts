@@ -1,5 +1,6 @@
 import { idMaxLength, quantityMax, reserveBatchMax } from '../bounds.ts';
 import type { Preload, Rebuild, ReserveRequest } from './model.ts';
+import { shardsMax } from './shards.ts';
 
 /** Units of one SKU; far above any sale, and safe in every store's numbers. */
 export const totalMax = 2 ** 31 - 1;
@@ -64,6 +65,11 @@ export function checkPreload(stock: Preload): void {
   if (stock.seats !== undefined && stock.seats.length !== stock.total)
     throw new RangeError(`${stock.seats.length} seats listed for a total of ${stock.total}`);
   whole('number of seats', stock.seats?.length ?? 0, 0, seatsMax);
+  whole('number of shards', stock.shards ?? 1, 1, shardsMax);
+  if (stock.seats !== undefined && (stock.shards ?? 1) > 1)
+    throw new RangeError(
+      `${stock.shards} shards of a SKU with seats; allowed is 1: they lie together`,
+    );
   for (const name of stock.seats ?? [])
     whole(`length of the seat name ${name.slice(0, 80)}`, name.length, 1, idMaxLength);
 }
@@ -74,6 +80,7 @@ export function checkRebuild(state: Rebuild): void {
     generation: state.generation,
     stockEpoch: state.stockEpoch,
     ...(state.seats === undefined ? {} : { seats: state.seats }),
+    ...(state.shards === undefined ? {} : { shards: state.shards }),
   });
   let live = 0;
   const requests = new Set<string>();
@@ -90,6 +97,12 @@ export function checkRebuild(state: Rebuild): void {
     throw new RangeError(`${live} live units in a total of ${state.total}: raise the total first`);
   if (requests.size !== state.live.length || reservations.size !== state.live.length)
     throw new RangeError('A request id or a reservation id comes twice among the live records');
+}
+
+/** Of a move between shards: the other shard, and units or a counter of units. */
+export function checkMove(stock: { readonly shards: number }, other: number, units: number): void {
+  whole('shard', other, 0, stock.shards - 1);
+  whole('units of a move', units, 0, Number.MAX_SAFE_INTEGER);
 }
 
 export function checkAdjustment(delta: number, total: number): void {

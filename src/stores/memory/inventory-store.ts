@@ -4,13 +4,14 @@ import { checkRebuild } from '../../core/stock/validate.ts';
 import { UnavailableError, UnknownSkuError } from '../../ports/errors.ts';
 import type {
   Fate,
-  InventoryStore,
   Preload,
   Rebuild,
   RequestRecord,
   ReserveReply,
   ReserveRequest,
   SettleReply,
+  ShardState,
+  ShardStore,
   StockMark,
 } from '../../ports/inventory-store.ts';
 import type { EngineOptions } from './inventory-engine.ts';
@@ -27,7 +28,7 @@ const stagePiece = 500;
  * Everything is O(1) per request but for listings. Memory: below a kibibyte per reservation, kept
  * until its activity is forgotten.
  */
-export class MemoryInventoryStore implements InventoryStore {
+export class MemoryInventoryStore implements ShardStore {
   readonly engine: InventoryEngine;
   readonly #outboxMax: number;
   /** Rebuilds stand in line: their records are put aside in pieces. */
@@ -90,6 +91,28 @@ export class MemoryInventoryStore implements InventoryStore {
 
   mark(sku: SkuKey): Promise<StockMark | undefined> {
     return this.#read(() => this.engine.machine.mark(sku));
+  }
+
+  shard(key: SkuKey): Promise<ShardState | undefined> {
+    return this.#read(() => this.engine.machine.shard(key));
+  }
+
+  moveOut(
+    key: SkuKey,
+    to: number,
+    units: number,
+    generation: number,
+  ): Promise<ShardState | undefined> {
+    return this.engine.run(() => this.engine.machine.moveOut(key, to, units, generation));
+  }
+
+  moveIn(
+    key: SkuKey,
+    from: number,
+    upTo: number,
+    generation: number,
+  ): Promise<ShardState | undefined> {
+    return this.engine.run(() => this.engine.machine.moveIn(key, from, upTo, generation));
   }
 
   holders(sku: SkuKey): Promise<readonly string[]> {

@@ -10,7 +10,6 @@ import {
 import { OutcomeUnknownError, UnavailableError, UnknownSkuError } from '../../ports/errors.ts';
 import type {
   Fate,
-  InventoryStore,
   Preload,
   Rebuild,
   RequestRecord,
@@ -18,6 +17,8 @@ import type {
   ReserveReply,
   ReserveRequest,
   SettleReply,
+  ShardState,
+  ShardStore,
   StockMark,
 } from '../../ports/inventory-store.ts';
 import type { Random } from '../../ports/random.ts';
@@ -47,7 +48,7 @@ import { scripts } from './scripts.ts';
  *
  * A repeated reservation id under another request is not noticed here (ids have 128 random bits).
  */
-export class RedisInventoryStore implements InventoryStore {
+export class RedisInventoryStore implements ShardStore {
   readonly #link: RedisLink;
   readonly #keys: Keys;
   readonly #random: Random;
@@ -71,6 +72,7 @@ export class RedisInventoryStore implements InventoryStore {
       String(sequenceBase(stock.generation)),
       seats.map,
       pack(seats.names),
+      String(stock.shards ?? 1),
     ]);
     return reply.mark();
   }
@@ -157,10 +159,72 @@ export class RedisInventoryStore implements InventoryStore {
   }
 
   async mark(sku: SkuKey): Promise<StockMark | undefined> {
-    const fields = ['seq', 'gen', 'epoch', 'total', 'available', 'held', 'ordered', 'paused'];
-    const values = await this.#read(sku, 'stock', (key) => ['HMGET', key, ...fields]);
+    const values = await this.#read(sku, 'stock', (key) => ['HMGET', key, ...markFields]);
     if (!Array.isArray(values) || values[0] === null) return undefined;
     return new Reply(values.map(Number)).mark();
+  }
+
+  async shard(key: SkuKey): Promise<ShardState | undefined> {
+    const at = await this.#read(key, 'stock', (name) => ['HMGET', name, 'gen', 'shards']);
+    const [generation, shards] = Array.isArray(at) ? at : [];
+    if (typeof generation !== 'string') return undefined;
+    const count = Number(shards ?? 1);
+    const counters = (way: string): string[] =>
+      Array.from({ length: count }, (_, other) => `${way}:${generation}:${other}`);
+    const values = await this.#read(key, 'stock', (name) => [
+      'HMGET',
+      name,
+      ...markFields,
+      'produced',
+      'acked',
+      'buried',
+      ...counters('out'),
+      ...counters('in'),
+    ]);
+    if (!Array.isArray(values) || values[0] === null) return undefined;
+    const numbers = values.map(Number);
+    const mark = new Reply(numbers.slice(0, markFields.length)).mark();
+    // Rebuilt between the two looks: the counters were those of the stock before.
+    if (mark.generation !== Number(generation)) return this.shard(key);
+    const [produced = 0, acked = 0, buried = 0] = numbers.slice(markFields.length);
+    const from = markFields.length + 3;
+    return {
+      mark,
+      shards: count,
+      waiting: produced - acked - buried,
+      out: numbers.slice(from, from + count),
+      in: numbers.slice(from + count),
+    };
+  }
+
+  moveOut(
+    key: SkuKey,
+    to: number,
+    units: number,
+    generation: number,
+  ): Promise<ShardState | undefined> {
+    return this.#move(key, 'out', to, units, generation);
+  }
+
+  moveIn(
+    key: SkuKey,
+    from: number,
+    upTo: number,
+    generation: number,
+  ): Promise<ShardState | undefined> {
+    return this.#move(key, 'in', from, upTo, generation);
+  }
+
+  async #move(
+    key: SkuKey,
+    way: 'out' | 'in',
+    other: number,
+    units: number,
+    generation: number,
+  ): Promise<ShardState | undefined> {
+    const args = [way, String(other), String(units), String(generation)];
+    const reply = await this.#run(key, scripts.move, args);
+    return reply.length === 0 ? undefined : this.shard(key);
   }
 
   async holders(sku: SkuKey): Promise<readonly string[]> {
@@ -227,6 +291,7 @@ export class RedisInventoryStore implements InventoryStore {
         String(parts.held),
         String(parts.ordered),
         parts.map,
+        state.shards === undefined ? '' : String(state.shards),
       ],
     );
     return new Reply(reply).mark();
@@ -300,6 +365,8 @@ export class RedisInventoryStore implements InventoryStore {
     return byOffset.sort((a, b) => a[0] - b[0]).map(([, name]) => name);
   }
 }
+
+const markFields = ['seq', 'gen', 'epoch', 'total', 'available', 'held', 'ordered', 'paused'];
 
 /** Batches indexed in one call: some milliseconds at most. */
 const indexElements = 8;

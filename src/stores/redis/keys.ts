@@ -5,7 +5,8 @@ import type { SkuKey } from '../../core/activity.ts';
  * with this table by a test, both ways.
  *
  * All keys of one SKU share the hash tag `{activity/sku}`, so that on a cluster they lie in one slot
- * and one script may touch them all; no call ever names keys of two SKUs. Ids are of `idPattern`, so
+ * and one script may touch them all; no call ever names keys of two SKUs. A shard of a SKU is kept like a
+ * SKU, in a slot of its own, as `{activity/sku~0}`. Ids are of `idPattern`, so
  * a tag can neither be closed early nor read in two ways.
  */
 export interface KeySpec {
@@ -31,7 +32,7 @@ export const keyCatalogue = {
     owner: 'inventory',
     life: untilForgotten,
     holds:
-      'counters: `seq gen epoch total available held ordered paused seated indexed produced acked buried`',
+      'counters: `seq gen epoch total available held ordered paused seated shards indexed produced acked buried`; of a shard also `out:GENERATION:SHARD` and `in:GENERATION:SHARD`, units ever moved',
   },
   requests: {
     name: 'requests',
@@ -236,7 +237,7 @@ export const keyCatalogue = {
     type: 'set',
     owner: 'outbox',
     life: 'a member until its SKU is forgotten; the key for ever, no TTL',
-    holds: 'every loaded SKU, as `activity/sku`, for the queue to find its streams',
+    holds: 'every loaded SKU, as `activity/sku`, and each shard of one, as `activity/sku~0` and on, for the queue to find its streams',
   },
 } as const satisfies Readonly<Record<string, KeySpec>>;
 

@@ -50,7 +50,7 @@ export const scripts = {
       'outbox',
       'orphaned',
     ],
-    ['total', 'generation', 'epoch', 'base', 'seats', 'names'],
+    ['total', 'generation', 'epoch', 'base', 'seats', 'names', 'shards'],
   ),
   reserve: script('reserve', reserveKeys, ['seen', 'now', 'batch']),
   find: script('find', ['stock', 'requests', 'reservations', 'places'], ['field']),
@@ -66,6 +66,7 @@ export const scripts = {
   ),
   index: script('index', ['stock', 'requests', 'reservations', 'order'], ['most']),
   adjust: script('adjust', ['stock', 'adjustments'], ['id', 'delta', 'most']),
+  move: script('move', ['stock'], ['way', 'other', 'units', 'generation']),
   pause: script('pause', ['stock'], ['paused']),
   stage: script(
     'stage',
@@ -94,7 +95,7 @@ export const scripts = {
       'outbox',
       'orphaned',
     ],
-    ['total', 'generation', 'epoch', 'base', 'held', 'ordered', 'seats'],
+    ['total', 'generation', 'epoch', 'base', 'held', 'ordered', 'seats', 'shards'],
   ),
   forget: script(
     'forget',

@@ -21,6 +21,7 @@ ARGV
   4 base         sequence that this generation begins above
   5 seats        map of seats, or '' for none
   6 names        packed: fields and values of `seatNames`
+  7 shards       that the SKU is cut into
 RETURNS
   { seq, gen, epoch, total, available, held, ordered, paused } as it stands now
 ]]
@@ -68,6 +69,6 @@ local paused = tonumber(stock[8] or 0)
 redis.call('HSET', KEYS[1],
   'seq', string.format('%.0f', seq), 'gen', ARGV[2], 'epoch', string.format('%.0f', epoch),
   'total', ARGV[1], 'available', ARGV[1], 'held', '0', 'ordered', '0', 'paused', paused,
-  'seated', seated and '1' or '0', 'indexed', '0',
+  'seated', seated and '1' or '0', 'shards', ARGV[7], 'indexed', '0',
   'produced', stock[9] or '0', 'acked', stock[10] or '0', 'buried', stock[11] or '0')
 return { seq, generation, epoch, total, total, 0, 0, paused }

@@ -28,6 +28,7 @@ ARGV
   5 held         units held among the staged
   6 ordered      units of orders among the staged
   7 seats        map of seats, or '' for none
+  8 shards       that the SKU is cut into, or '' where that is known here
 RETURNS
   { seq, gen, epoch, total, available, held, ordered, paused } as it stands now
 ]]
@@ -48,7 +49,7 @@ end
 
 local stock = redis.call('HMGET', KEYS[1],
   'seq', 'gen', 'epoch', 'total', 'available', 'held', 'ordered', 'paused',
-  'produced', 'acked', 'buried')
+  'produced', 'acked', 'buried', 'shards')
 local staged = { unpack(KEYS, 10, 16) }
 local generation = tonumber(ARGV[2])
 if stock[1] and tonumber(stock[2]) >= generation then
@@ -76,6 +77,7 @@ local paused = tonumber(stock[8] or 0)
 redis.call('HSET', KEYS[1],
   'seq', string.format('%.0f', seq), 'gen', ARGV[2], 'epoch', string.format('%.0f', epoch),
   'total', ARGV[1], 'available', available, 'held', ARGV[5], 'ordered', ARGV[6], 'paused', paused,
-  'seated', seated and '1' or '0', 'indexed', redis.call('LLEN', KEYS[6]),
+  'seated', seated and '1' or '0',
+  'shards', ARGV[8] ~= '' and ARGV[8] or stock[12] or '1', 'indexed', redis.call('LLEN', KEYS[6]),
   'produced', stock[9] or '0', 'acked', stock[10] or '0', 'buried', stock[11] or '0')
 return { seq, generation, epoch, total, available, held, ordered, paused }
