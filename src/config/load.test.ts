@@ -113,6 +113,14 @@ activities:
       { path: 'activities[0].skus[0].stock', allowed: '2, as many as there are seats' },
       { path: 'activities[0].skus[0].seats', found: '"A1" twice' },
     ]);
+    expect(good(seats('stock: 5, shards: 4')).activities[0]?.skus[0]?.shards).toBe(4);
+    expect(good(sale).activities[0]?.skus[0]?.shards).toBeUndefined();
+    expect(problemsOf(seats('stock: 2, seats: [A1, A2], shards: 2'))).toMatchObject([
+      { path: 'activities[0].skus[0].shards', found: '2' },
+    ]);
+    expect(problemsOf(seats('stock: 5, shards: 17'))).toMatchObject([
+      { path: 'activities[0].skus[0].shards', found: '17' },
+    ]);
     const room = (text: string) => `${sale}    room: ${text}`;
     const lottery = good(room('{ mode: lottery, lottery_places: 9, poll_budget: 50/s }'));
     expect(lottery.activities[0]?.room).toMatchObject({ lotteryPlaces: 9, pollsPerSecond: 50 });

@@ -91,6 +91,28 @@ const many = (batcher: ReserveBatcher, count: number, from = 0): Promise<Reserve
   Array.from({ length: count }, (_, n) => batcher.add(sku, request(from + n)));
 
 describe('batching', () => {
+  test('a SKU in several places has a lane for each, and none waits for another', async () => {
+    const open: ((reply: ReserveReply) => void)[] = [];
+    const asked: string[][] = [];
+    const { world, batcher } = setUp(
+      (_of, batch) => {
+        asked.push(batch.map(({ requestId }) => requestId));
+        return new Promise((resolve) => open.push(resolve));
+      },
+      { placeOf: (_of, { requestId }) => Number(requestId.slice(1)) % 2 },
+    );
+    const results = many(batcher, 4);
+    await world.advance(1);
+    expect(asked).toEqual([
+      ['r0', 'r2'],
+      ['r1', 'r3'],
+    ]);
+    for (const answer of open) answer(done([request(0), request(1)], mark()));
+    expect((await Promise.all(results)).map(({ kind }) => kind)).toEqual(
+      Array.from({ length: 4 }, () => 'outcome'),
+    );
+  });
+
   test('what has arrived goes together, up to the bound; each hears its own outcome', async () => {
     const store = new MemoryInventoryStore(InventoryEngine.over());
     await store.preload(sku, { total: 300, generation: 1, stockEpoch: 0 });

@@ -107,12 +107,15 @@ export class SaleProcess {
     return this.#said;
   }
 
+  get adminToken(): string {
+    return readFileSync(join(this.folder, 'data', 'admin-token'), 'utf8').trim();
+  }
+
   async admin(path: string, body?: object): Promise<Record<string, unknown>> {
-    const token = readFileSync(join(this.folder, 'data', 'admin-token'), 'utf8').trim();
     const response = await fetch(`${this.operator}${path}`, {
       method: body === undefined ? 'GET' : 'POST',
       headers: {
-        authorization: `Bearer ${token}`,
+        authorization: `Bearer ${this.adminToken}`,
         ...(body === undefined ? {} : { 'content-type': 'application/json' }),
       },
       ...(body === undefined ? {} : { body: JSON.stringify(body) }),

@@ -237,7 +237,8 @@ export const keyCatalogue = {
     type: 'set',
     owner: 'outbox',
     life: 'a member until its SKU is forgotten; the key for ever, no TTL',
-    holds: 'every loaded SKU, as `activity/sku`, and each shard of one, as `activity/sku~0` and on, for the queue to find its streams',
+    holds:
+      'every loaded SKU, as `activity/sku`, and each shard of one, as `activity/sku~0` and on, for the queue to find its streams',
   },
 } as const satisfies Readonly<Record<string, KeySpec>>;
 
