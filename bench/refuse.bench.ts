@@ -1,9 +1,6 @@
-import { type ChildProcess, fork } from 'node:child_process';
 import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { fileURLToPath } from 'node:url';
-import { build } from 'esbuild';
 import { systemClock } from '../src/app/system.ts';
 import {
   isMain,
@@ -16,6 +13,7 @@ import {
   smallAsked,
 } from './support/bench.ts';
 import { closedLoad, oneAnswer } from './support/http-load.ts';
+import { bundled, ServerProcess } from './support/server-process.ts';
 import { earlyKinds, type RefusalKind, submitRequests } from './support/refuse-requests.ts';
 import type { Order } from './support/refuse-server.ts';
 
@@ -42,62 +40,18 @@ export interface RefuseSize {
 export const largeSize: RefuseSize = { requests: 20_000, connections: 64, warmups: 2, rounds: 5 };
 export const smallSize: RefuseSize = { requests: 400, connections: 8, warmups: 1, rounds: 2 };
 
-class ServerProcess {
-  readonly #child: ChildProcess;
-  port = 0;
-
-  constructor(program: string) {
-    this.#child = fork(program, { execArgv: [] });
-  }
-
-  async start(order: Order): Promise<this> {
-    this.port = (await this.#ask<{ port: number }>(order)).port;
-    return this;
-  }
-
-  async cpuUs(): Promise<number> {
-    return (await this.#ask<{ cpuUs: number }>({ cpu: true })).cpuUs;
-  }
-
-  stop(): Promise<void> {
-    return new Promise((resolve) => {
-      this.#child.once('exit', () => resolve());
-      this.#child.send({ stop: true });
-    });
-  }
-
-  #ask<Reply>(order: Order): Promise<Reply> {
-    return new Promise((resolve, reject) => {
-      this.#child.once('exit', () => reject(new Error('the server process ended')));
-      this.#child.once('message', (reply) => {
-        this.#child.removeAllListeners('exit');
-        resolve(reply as Reply);
-      });
-      this.#child.send(order);
-    });
-  }
+interface Started {
+  readonly process: ServerProcess<Order>;
+  readonly port: number;
 }
 
-/**
- * The server as plain JavaScript in one file, as a build makes it: a loader that compiles on the fly
- * adds code of its own to every function, and would be measured too.
- */
-async function bundledServer(folder: string): Promise<string> {
-  const outfile = join(folder, 'refuse-server.mjs');
-  await build({
-    entryPoints: [fileURLToPath(new URL('./support/refuse-server.ts', import.meta.url))],
-    outfile,
-    bundle: true,
-    platform: 'node',
-    format: 'esm',
-    target: 'node20',
-    // Some dependencies are CommonJS, and ask for what an ES module does not have.
-    banner: {
-      js: "import { createRequire as makeRequire } from 'node:module'; const require = makeRequire(import.meta.url);",
-    },
-    logLevel: 'warning',
-  });
-  return outfile;
+async function started(program: string, order: Order): Promise<Started> {
+  const process = new ServerProcess<Order>(program);
+  return { process, port: (await process.ask<{ port: number }>(order)).port };
+}
+
+async function cpuUs({ process }: Started): Promise<number> {
+  return (await process.ask<{ cpuUs: number }>({ cpu: true })).cpuUs;
 }
 
 interface KindResult {
@@ -117,11 +71,11 @@ async function measure(
   requests: readonly Buffer[],
   size: RefuseSize,
 ): Promise<KindResult> {
-  const ours = await new ServerProcess(program).start({ start: 'sluice', kind });
+  const ours = await started(program, { start: 'sluice', kind });
   // Until limits are used up, and the sold-out filter is there, answers are of other stages.
   await closedLoad(ours.port, requests.slice(0, 2_000), size.connections);
   const answer = await oneAnswer(ours.port, requests[0] ?? Buffer.alloc(0));
-  const bare = await new ServerProcess(program).start({ start: 'bare', answer });
+  const bare = await started(program, { start: 'bare', answer });
   const status = Number(answer.slice(9, 12));
   const times = new Map([
     [ours, { cpu: [] as number[], perS: [] as number[] }],
@@ -130,9 +84,9 @@ async function measure(
   for (let round = 0; round < size.warmups + size.rounds; round += 1) {
     const order = round % 2 === 0 ? [ours, bare] : [bare, ours];
     for (const server of order) {
-      const before = await server.cpuUs();
+      const before = await cpuUs(server);
       const load = await closedLoad(server.port, requests, size.connections);
-      const spent = (await server.cpuUs()) - before;
+      const spent = (await cpuUs(server)) - before;
       if (load.statuses.get(status) !== load.requests) {
         throw new Error(`${kind}: answers were ${JSON.stringify([...load.statuses])}`);
       }
@@ -141,9 +95,8 @@ async function measure(
       times.get(server)?.perS.push((load.requests / load.wallMs) * 1000);
     }
   }
-  await Promise.all([ours.stop(), bare.stop()]);
-  const of = (server: ServerProcess, what: 'cpu' | 'perS') =>
-    sample(times.get(server)?.[what] ?? []);
+  await Promise.all([ours, bare].map(({ process }) => process.stop({ stop: true })));
+  const of = (server: Started, what: 'cpu' | 'perS') => sample(times.get(server)?.[what] ?? []);
   const [mine, peer] = [of(ours, 'cpu'), of(bare, 'cpu')];
   return {
     kind,
@@ -164,7 +117,7 @@ export async function refuse(
   const results: KindResult[] = [];
   const folder = mkdtempSync(join(tmpdir(), 'sluice-bench-'));
   try {
-    const program = await bundledServer(folder);
+    const program = await bundled('refuse-server', folder);
     for (const kind of [...earlyKinds, 'after_identity'] as const) {
       results.push(await measure(program, kind, requests, size));
     }

@@ -109,13 +109,16 @@ class Lane {
 }
 
 const lengthName = Buffer.from('\r\nContent-Length: ', 'latin1');
+/** As some frameworks write it. */
+const smallLengthName = Buffer.from('\r\ncontent-length: ', 'latin1');
 const headEnd = Buffer.from('\r\n\r\n', 'latin1');
 
 /** Status and whole length of the answer in the bytes, once it is complete. */
-function measure(bytes: Buffer): { status: number; length: number } | undefined {
+export function measure(bytes: Buffer): { status: number; length: number } | undefined {
   const end = bytes.indexOf(headEnd);
   if (end < 0) return undefined;
-  const at = bytes.indexOf(lengthName);
+  let at = bytes.indexOf(lengthName);
+  if (at < 0) at = bytes.indexOf(smallLengthName);
   if (at < 0)
     throw new Error(`an answer without Content-Length: ${bytes.toString('latin1', 0, end)}`);
   const length = end + 4 + digits(bytes, at + lengthName.length);

@@ -7,7 +7,7 @@ import { hs256Key, macOf, nodeTextCodec } from '../../src/pipeline/keys.ts';
 
 /** Submits as bytes, each with a user token and a pass of its own. */
 
-export type RefusalKind = 'mode' | 'instance' | 'source' | 'sold_out' | 'after_identity';
+export type RefusalKind = 'none' | 'mode' | 'instance' | 'source' | 'sold_out' | 'after_identity';
 export const earlyKinds: readonly RefusalKind[] = ['mode', 'instance', 'source', 'sold_out'];
 
 export const benchSku = { activityId: 'bench', skuId: 'one' } as const;
@@ -68,6 +68,42 @@ export function submitRequests(count: number, nowMs: number): readonly Buffer[] 
       '',
       body,
     ];
+    return Buffer.from(lines.join('\r\n'), 'latin1');
+  });
+}
+
+/** What must always work: how a held request stands, and now and then a provider's callback. */
+export function vitalRequests(count: number, nowMs: number): readonly Buffer[] {
+  const users = new KeyRing('user', nodeTextCodec);
+  users.add(hs256Key('user-1', secretOf('user')));
+  users.signWith('user-1');
+  return Array.from({ length: count }, (_, n) => {
+    const userId = `u_${n}`;
+    const token = signUserToken(users, {
+      issuer: 'bench',
+      userId,
+      issuedAtMs: nowMs,
+      expiresAtMs: nowMs + 3_600_000,
+    });
+    const { activityId, skuId } = benchSku;
+    const lines =
+      n % 5 === 0
+        ? [
+            'POST /v1/payments/demo/callback HTTP/1.1',
+            'Host: shop.example',
+            'Content-Type: application/json',
+            'Content-Length: 2',
+            '',
+            '{}',
+          ]
+        : [
+            `GET /v1/requests/req_${n}?activity_id=${activityId}&sku_id=${skuId} HTTP/1.1`,
+            'Host: shop.example',
+            'Accept: application/json',
+            `Authorization: Bearer ${token}`,
+            '',
+            '',
+          ];
     return Buffer.from(lines.join('\r\n'), 'latin1');
   });
 }

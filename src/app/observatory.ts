@@ -24,6 +24,8 @@ import type { SaleHooks } from './sale-parts.ts';
 
 /** Span of the latencies that the operator sees, ms. */
 const latencySpanMs = 10_000;
+/** Span of the p99 that is a signal of overload, ms: enough of them for a p99, soon forgotten. */
+const signalSpanMs = 1_000;
 /** Between two samples of the stores, ms. */
 const sampleEveryMs = 1_000;
 /** Between two sweeps of limiter tables and log counts, ms. */
@@ -52,6 +54,7 @@ export class Observatory {
   /** Round trips to the store of shared limits; whoever makes the calls records them here. */
   readonly budgetCalls = new Latency();
   readonly #admitted = new RecentLatency(latencySpanMs);
+  readonly #lately = new RecentLatency(signalSpanMs);
   readonly #turnedAway = new RecentLatency(latencySpanMs);
   readonly #metrics = new Metrics();
   readonly #account: Ledger;
@@ -67,6 +70,10 @@ export class Observatory {
     this.#parts = parts;
     this.#startedAtMs = parts.clock.wallMs();
     this.#account = new Ledger(() => (this.#gateway?.inSystem ?? 0) + this.forms.inFlight);
+    parts.probe.admittedP99Ms = () => {
+      const us = this.#lately.quantileUs(0.99, parts.clock.monoUs());
+      return us === undefined ? undefined : us / 1000;
+    };
     this.#trips = new HardTrips({
       overload: parts.overload,
       dependencies: parts.dependencies,
@@ -105,6 +112,10 @@ export class Observatory {
     const { clock, timers, probe, log } = this.#parts;
     this.#sale = sale;
     this.#stores = stores;
+    probe.oldestWaitMs = () => {
+      const sinceUs = sale.batcher.oldestSinceUs;
+      return sinceUs === undefined ? undefined : (clock.monoUs() - sinceUs) / 1000;
+    };
     // What the stores hold is asked by control alone, not by every process beside it.
     if ((this.#parts.roles ?? allRoles).includes('control')) {
       this.#sampler = new Sampler({
@@ -134,8 +145,9 @@ export class Observatory {
   }
 
   onAdmitted(elapsedUs: number): void {
-    this.#parts.probe.admitted.record(elapsedUs / 1000);
-    this.#admitted.record(elapsedUs, this.#parts.clock.monoUs());
+    const nowUs = this.#parts.clock.monoUs();
+    this.#lately.record(elapsedUs, nowUs);
+    this.#admitted.record(elapsedUs, nowUs);
   }
 
   onTurnedAway(elapsedUs: number): void {
@@ -235,6 +247,7 @@ export class Observatory {
   #hooks(): SaleHooks {
     const { probe, log } = this.#parts;
     return {
+      onReserveWait: (waitedUs) => probe.batchWait.record(waitedUs / 1000),
       onReserveCall: (elapsedUs, _size, failed) => {
         this.#reserve.record(elapsedUs);
         probe.reserve.record(elapsedUs / 1000);

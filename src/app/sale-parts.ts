@@ -47,6 +47,8 @@ export interface SaleParts {
 
 /** What the sale tells its surroundings: logs, metrics, signals. */
 export interface SaleHooks {
+  /** A reservation is sent to the store, and has waited so long to be. */
+  onReserveWait(waitedUs: number): void;
   onReserveCall(elapsedUs: number, size: number, failed: boolean): void;
   onTrouble(sku: SkuKey, trouble: Trouble): void;
   onSoldOut(sku: SkuKey, soldOut: boolean): void;

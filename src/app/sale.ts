@@ -99,6 +99,7 @@ export class Sale {
         hooks.onTrouble(sku, trouble);
         if (trouble === 'forgotten') this.#noteForgotten(sku, mark?.generation ?? 0);
       },
+      onSent: (waitedUs) => hooks.onReserveWait(waitedUs),
       onCall: (elapsedUs, size, failed) => hooks.onReserveCall(elapsedUs, size, failed),
       onError: (sku, error) => hooks.onError(`reserve of ${nameOf(sku)}`, error),
     });

@@ -125,7 +125,7 @@ async function start(
   });
   opened.push(async () => unfollow());
 
-  const probe = new ProcessProbe();
+  const probe = new ProcessProbe(clock);
   opened.push(async () => probe.stop());
   const overload = new OverloadLoop({
     clock,
@@ -145,6 +145,7 @@ async function start(
     instance,
     worker: roles.includes('worker'),
     ...world,
+    onPoolWait: (waitedUs) => probe.poolWait.record(waitedUs / 1000),
     onTrouble: (part, error) => log.error('connection_lost', error, { detail: part }),
   });
   opened.push(() => own.close());

@@ -34,6 +34,8 @@ export interface OpenStoresOptions {
   readonly clock: Clock;
   readonly timers: Timers;
   readonly random: Random;
+  /** How long a caller waited for a connection to the database server. */
+  readonly onPoolWait?: (waitedUs: number) => void;
   /** Connections lost between two calls. */
   readonly onTrouble: (part: string, error: unknown) => void;
 }
@@ -97,6 +99,9 @@ async function openSql(options: OpenStoresOptions): Promise<Sql> {
           url: stores.orders.url,
           timers,
           random,
+          ...(options.onPoolWait === undefined
+            ? {}
+            : { waits: { monoUs: () => clock.monoUs(), told: options.onPoolWait } }),
           onBrokenConnection: (error) => onTrouble('orders', error),
         })
       : await openPglite({

@@ -33,9 +33,9 @@ test('the in-flight limit follows the wait down to its floor and back', async ()
   const ceiling = submit.limitInForce;
   says({ queueWaitMs: 200 });
   await world.advance(3000);
-  expect(submit.limitInForce).toBe(ceiling / 20);
+  expect(submit.limitInForce).toBe(ceiling * 0.002);
   says({ queueWaitMs: 1 });
-  for (let i = 0; i < 2000; i += 1) {
+  for (let i = 0; i < 400; i += 1) {
     while (submit.tryTake());
     await world.advance(100);
   }
@@ -67,4 +67,31 @@ test('a pinned mode is in force until it expires', async () => {
   expect(loop.mode).toBe('QUEUE_ONLY');
   await world.advance(5100);
   expect(loop.mode).toBe('NORMAL');
+});
+
+test('outside NORMAL the lowest work goes first, and some of those who wait still learn something', async () => {
+  const { world, loop } = setUp();
+  const answered = (priority: 2 | 3 | 4): number =>
+    Array.from({ length: 1_000 }, (_, i) => loop.admit(priority, `caller-${i}`)).filter(Boolean)
+      .length;
+  expect([answered(2), answered(3), answered(4)]).toEqual([1000, 1000, 1000]);
+  loop.pin({ mode: 'DEGRADED', reason: 'drill', who: 'op', forMs: 60_000 });
+  await world.advance(200);
+  expect([answered(2), answered(3), answered(4)]).toEqual([1000, 1000, 0]);
+  loop.pin({ mode: 'QUEUE_ONLY', reason: 'drill', who: 'op', forMs: 60_000 });
+  await world.advance(200);
+  expect(answered(3)).toBeGreaterThan(50);
+  expect(answered(3)).toBeLessThan(150);
+});
+
+test('a full adaptive limit is no trouble: the doors stay open under constant overload', async () => {
+  const { world, loop, says } = setUp();
+  says({ queueWaitMs: 19 });
+  for (let second = 0; second < 60; second += 1) {
+    while (loop.slots.submit.tryTake());
+    await world.advance(1000);
+    for (let i = loop.slots.submit.inflight; i > 1; i -= 1) loop.slots.submit.release('success');
+    says({ queueWaitMs: second % 2 === 0 ? 25 : 15 });
+  }
+  expect([loop.mode, loop.modeChanges]).toEqual(['NORMAL', 0]);
 });

@@ -12,7 +12,12 @@ import {
   pinMode,
   stepMode,
 } from '../core/overload/mode.ts';
-import { type Priority, PriorityBudget } from '../core/overload/priority.ts';
+import {
+  type Priority,
+  PriorityBudget,
+  rotationMs,
+  rotationPoint,
+} from '../core/overload/priority.ts';
 import { SignalBoard, type SignalMarks, type WorstSignal } from '../core/overload/signals.ts';
 import type { Clock, TimerHandle, Timers } from '../ports/clock.ts';
 import type { HealthProbe, HealthReading } from '../ports/health-probe.ts';
@@ -49,6 +54,8 @@ export const overloadDefaults: OverloadSettings = {
     queueDepth: { low: 20_000, high: 100_000 },
     queueOldestAgeMs: { low: 5_000, high: 40_000 },
     poolWaitMs: { low: 50, high: 1_000 },
+    // Never more than 1, so never alone past DEGRADED: a busy machine is not a broken one.
+    cpuRatio: { low: 0.9, high: 1.05 },
     memoryRatio: { low: 0.75, high: 0.95 },
   },
   mode: modeDefaults,
@@ -60,11 +67,14 @@ export const overloadDefaults: OverloadSettings = {
  * holds something, or brings money, is answered while anything is answered.
  */
 const floorShares: Readonly<Record<Resource, number>> = {
-  submit: 0.05,
+  submit: 0.002,
   status: 0.25,
   payment: 0.5,
   admin: 0.5,
 };
+
+/** Of standings and facts, what is answered in any mode: those who wait must learn something. */
+const leastOfP3 = 0.1;
 
 const innerPeriodMs = 100;
 const cyclesPerStateStep = 10;
@@ -132,9 +142,14 @@ export class OverloadLoop {
     const nowMs = this.#nowMs();
     this.#reading = this.#probe.read();
     const { submit } = this.slots;
-    this.#board.feed({ ...this.#reading, inflight: submit.inflight / submit.limitInForce });
-    const wait = this.#board.value('queueWaitMs') ?? this.#board.value('loopDelayMs');
-    for (const slots of Object.values(this.slots)) slots.tick(wait);
+    // Of the static ceiling: a full adaptive limit is the inner loop at work, not trouble.
+    this.#board.feed({
+      ...this.#reading,
+      inflight: submit.inflight / this.#settings.ceilings.submit,
+    });
+    // Of this window: what is smoothed would go on shrinking limits long after the cause has gone.
+    const wait = this.#reading.queueWaitMs ?? this.#reading.loopDelayMs;
+    for (const slots of Object.values(this.slots)) slots.tick(wait, innerPeriodMs);
     this.#window += 1;
     if (this.#window % cyclesPerStateStep === 0) this.#stepState(nowMs);
     this.#share = budgetShare(this.#state, this.#board.worst()?.pressure, nowMs);
@@ -167,7 +182,15 @@ export class OverloadLoop {
 
   /** Whether a request of this priority gets in now; O(1), synchronous. */
   admit(priority: Priority, caller: string): boolean {
+    if (priority >= 3 && this.mode !== 'NORMAL' && !this.#spared(priority, caller)) return false;
     return this.#budget.admit(priority, caller);
+  }
+
+  /** Outside NORMAL the lowest work goes at once, the next with the pressure, for some of its callers. */
+  #spared(priority: Priority, caller: string): boolean {
+    if (priority === 4) return false;
+    const share = this.mode === 'DEGRADED' ? Math.max(leastOfP3, 2 * this.#share - 1) : leastOfP3;
+    return rotationPoint(caller, Math.floor(this.#nowMs() / rotationMs)) < share;
   }
 
   /** Something is wrong beyond doubt: closes at the very moment, not at the next cycle. */

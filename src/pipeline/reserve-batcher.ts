@@ -83,6 +83,8 @@ export interface ReserveBatcherOptions {
   readonly onMark?: (sku: SkuKey, mark: StockMark) => void;
   /** What control must look into. */
   readonly onTrouble?: (sku: SkuKey, trouble: Trouble, mark: StockMark | undefined) => void;
+  /** Before each call: how long those in it have waited for it, each in turn. */
+  readonly onSent?: (waitedUs: number) => void;
   /** After each call: its time, and how it ended. */
   readonly onCall?: (elapsedUs: number, size: number, failed: boolean) => void;
   /** Anything the store threw; the requests have their answer already. */
@@ -176,12 +178,30 @@ export class ReserveBatcher {
     while (lane.waiting.length > 0) {
       const batch = this.#stillWanted(lane.waiting.splice(0, reserveBatchMax));
       if (batch.length === 0) continue;
+      this.#tellWaits(batch);
       const results = await this.#send(lane, batch);
       for (const [at, waiting] of batch.entries()) {
         waiting.resolve(results(at));
       }
     }
     lane.inFlight = false;
+  }
+
+  /** Since when the oldest request waits to be sent, µs; undefined while none does. O(SKUs). */
+  get oldestSinceUs(): number | undefined {
+    let oldest: number | undefined;
+    for (const lane of this.#lanes.values()) {
+      const since = lane.waiting[0]?.sinceUs;
+      if (since !== undefined && (oldest === undefined || since < oldest)) oldest = since;
+    }
+    return oldest;
+  }
+
+  #tellWaits(batch: readonly Waiting[]): void {
+    const { onSent, monoUs } = this.#options;
+    if (onSent === undefined) return;
+    const nowUs = monoUs();
+    for (const { sinceUs } of batch) onSent(nowUs - sinceUs);
   }
 
   /** Answers those whose time is over, and keeps the rest in order. */

@@ -8,7 +8,7 @@ export interface HealthProbe {
 }
 
 export interface HealthReading {
-  /** From socket readable to handler, ms. */
+  /** From socket readable to handler, and waiting for a batch, ms. */
   readonly queueWaitMs?: number;
   /** 99th percentile of the event loop's delay, ms. */
   readonly loopDelayMs?: number;
@@ -24,6 +24,8 @@ export interface HealthReading {
   readonly queueOldestAgeMs?: number;
   /** Wait for a database connection, ms. */
   readonly poolWaitMs?: number;
+  /** CPU time of the process ÷ what all cores could have given, 0…1. */
+  readonly cpuRatio?: number;
   /** Resident memory ÷ its limit, 0…1. */
   readonly memoryRatio?: number;
 }

@@ -8,6 +8,8 @@ export class SimProbe implements HealthProbe {
   #failed = 0;
   #sumMs = 0;
   #stallMs = 0;
+  #waits = 0;
+  #waitMs = 0;
 
   constructor(backlog: () => Backlog | undefined) {
     this.#backlog = backlog;
@@ -19,6 +21,12 @@ export class SimProbe implements HealthProbe {
     if (failed) this.#failed += 1;
   }
 
+  /** A reservation waited so long to be sent. */
+  waited(ms: number): void {
+    this.#waits += 1;
+    this.#waitMs += ms;
+  }
+
   /** The whole process stood still for so long. */
   stalled(ms: number): void {
     this.#stallMs = Math.max(this.#stallMs, ms);
@@ -27,7 +35,7 @@ export class SimProbe implements HealthProbe {
   read(): HealthReading {
     const backlog = this.#backlog();
     const reading: HealthReading = {
-      queueWaitMs: this.#stallMs,
+      queueWaitMs: this.#stallMs + this.#waitMs / Math.max(1, this.#waits),
       loopDelayMs: this.#stallMs,
       ...(this.#calls === 0
         ? {}
@@ -40,6 +48,8 @@ export class SimProbe implements HealthProbe {
     this.#failed = 0;
     this.#sumMs = 0;
     this.#stallMs = 0;
+    this.#waits = 0;
+    this.#waitMs = 0;
     return reading;
   }
 }

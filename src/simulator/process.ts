@@ -211,6 +211,7 @@ export class SimProcess implements Owner {
       }),
       inventoryMayForget: !embedded,
       hooks: {
+        onReserveWait: (us) => probe.waited(us / 1_000),
         onReserveCall: (us, _size, failed) => probe.reserved(us / 1_000, failed),
         onTrouble: (_sku, trouble) => world.oracle.edge(`trouble ${trouble}`),
         onSoldOut: (_sku, soldOut) => world.oracle.edge(soldOut ? 'flag set' : 'flag cleared'),

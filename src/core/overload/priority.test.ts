@@ -55,3 +55,34 @@ test('the cap of a window holds whatever the forecast said, but not for P0', () 
   expect(admitted).toBe(10);
   expect(budget.admit(0, 'payment')).toBe(true);
 });
+
+test('those who were refused and come again do not keep the budget from being used', () => {
+  // 900 newcomers a window; of the refused, all come again in the next ten windows with the same fate.
+  const run = (budget: PriorityBudget): number => {
+    const waiting: { name: string; tries: number }[] = [];
+    let admitted = 0;
+    for (let window = 0; window < 39; window += 1) {
+      const again = waiting.splice(0);
+      const fresh = Array.from({ length: 900 }, (_, i) => ({ name: `w${window}-${i}`, tries: 0 }));
+      for (const caller of [...again, ...fresh]) {
+        if (budget.admit(1, caller.name)) admitted += window >= 20 ? 1 : 0;
+        else if (caller.tries < 10) waiting.push({ ...caller, tries: caller.tries + 1 });
+      }
+      budget.tick(100, 1000, window * 100);
+    }
+    return admitted / 19;
+  };
+  expect(run(new PriorityBudget())).toBeGreaterThan(90);
+  expect(run(new PriorityBudget())).toBeLessThanOrEqual(100);
+  // The control: by demand alone most of the budget is left over.
+  const uncorrected = new PriorityBudget();
+  const plain = Object.assign(uncorrected, {
+    admit(priority: 0 | 1, caller: string): boolean {
+      return (
+        PriorityBudget.prototype.admit.call(uncorrected, priority, caller) &&
+        rotationPoint(caller, 0) < 100 / 9_000
+      );
+    },
+  });
+  expect(run(plain)).toBeLessThan(50);
+});

@@ -54,9 +54,15 @@ export function rotationPoint(caller: string, rotation: number): number {
   return ((hash ^ (hash >>> 16)) >>> 0) / 2 ** 32;
 }
 
+/** How far repeated attempts may make the share look too small, and one window's step towards it. */
+const correctionMax = 20;
+const correctionStep = 1.25;
+
 /** The admission budget of one instance. */
 export class PriorityBudget {
   readonly #demand = [0, 0, 0, 0, 0];
+  readonly #letIn = [0, 0, 0, 0, 0];
+  readonly #corrections = [1, 1, 1, 1, 1];
   #shares: readonly number[] = [1, 1, 1, 1, 1];
   #rotation = 0;
   #admitted = 0;
@@ -70,16 +76,33 @@ export class PriorityBudget {
     const chosen = share >= 1 || (share > 0 && rotationPoint(caller, this.#rotation) < share);
     if (!fits || !chosen) return false;
     this.#admitted += 1;
+    this.#letIn[priority] = (this.#letIn[priority] ?? 0) + 1;
     return true;
   }
 
   /** Ends a window: shares for the next from the demand of this one. Budgets are per window. */
   tick(budget: number, fullBudget: number, nowMs: number): void {
-    this.#shares = fillByPriority(this.#demand, budget, fullBudget);
+    const wanted = fillByPriority(this.#demand, budget, fullBudget);
+    this.#shares = wanted.map((share, at) => this.#corrected(share, at));
     this.#cap = budget;
     this.#demand.fill(0);
+    this.#letIn.fill(0);
     this.#admitted = 0;
     this.#rotation = Math.floor(nowMs / rotationMs);
+  }
+
+  /** The share that would let in what the budget has room for, judged by what the last one let in. */
+  #corrected(share: number, at: number): number {
+    if (share >= 1 || share <= 0) {
+      this.#corrections[at] = 1;
+      return share;
+    }
+    const due = share * (this.#demand[at] ?? 0);
+    const ratio = due / Math.max(1, this.#letIn[at] ?? 0);
+    const step = Math.min(correctionStep, Math.max(1 / correctionStep, ratio));
+    const next = (this.#corrections[at] ?? 1) * step;
+    this.#corrections[at] = Math.min(correctionMax, Math.max(1, next));
+    return Math.min(1, share * (this.#corrections[at] ?? 1));
   }
 
   get shares(): readonly number[] {

@@ -46,6 +46,8 @@ export interface PoolOptions {
   readonly idleInTransactionMs?: number;
   /** Runs of a transaction that the server asks to repeat. Default 5. */
   readonly attempts?: number;
+  /** Told how long each caller waited for a connection, µs, on the given clock. */
+  readonly waits?: { readonly monoUs: () => number; readonly told: (waitedUs: number) => void };
   /** Told of connections that break between two statements; their users are told apart. */
   readonly onBrokenConnection?: (error: Error) => void;
 }
@@ -219,8 +221,11 @@ class PoolSql implements Sql {
         `database busy: ${this.#pool.waitingCount} callers wait, allowed: ${this.#queueMax}`,
       );
     }
+    const { waits } = this.#options;
+    const sinceUs = waits?.monoUs() ?? 0;
     try {
       const client = await this.#pool.connect();
+      waits?.told(waits.monoUs() - sinceUs);
       // A connection that breaks between two statements says so here; the next statement on it fails
       // and tells its caller. Without a listener it would end the process.
       client.on('error', this.#onClientError);
