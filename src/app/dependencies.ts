@@ -30,6 +30,7 @@ export type DependencyName =
   | 'broadcast'
   | 'lease'
   | 'identity_keys'
+  | 'collector'
   | `payment_${string}`;
 
 /** A store speaks through its adapter's two errors; everything else is about the question asked. */
@@ -75,6 +76,12 @@ const keySetSettings = {
   timeoutMs: 5_500,
   slots: 2,
   breaker: { window: 10, minimumCalls: 3, slowMs: 5_000, openMs: 2_000, openCapMs: 30_000 },
+} as const;
+
+const collectorSettings = {
+  timeoutMs: 3_000,
+  slots: 1,
+  breaker: { window: 10, minimumCalls: 3, slowMs: 2_000, openMs: 5_000, openCapMs: 60_000 },
 } as const;
 
 export interface DependenciesParts {
@@ -135,6 +142,11 @@ export class Dependencies {
   keySet(fetchKeys: () => Promise<unknown>): () => Promise<unknown> {
     const outbound = this.#open('identity_keys', keySetSettings);
     return () => outbound.call(() => fetchKeys());
+  }
+
+  /** Where traces go: never asked for long, and soon left alone. */
+  collector(): Outbound {
+    return this.#open('collector', collectorSettings);
   }
 
   /** How long this dependency has not been answering, ms; 0 while it does, or was never asked. */

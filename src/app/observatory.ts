@@ -9,6 +9,7 @@ import { registerMetrics } from '../telemetry/catalogue.ts';
 import { Latency, RecentLatency } from '../telemetry/latency.ts';
 import type { EventLog } from '../telemetry/log.ts';
 import { Metrics, metricsContentType } from '../telemetry/metrics.ts';
+import type { OtlpExporter } from '../telemetry/otlp.ts';
 import { Sampler, takeSample } from '../telemetry/sale-sample.ts';
 import { consoleSource, stockRows } from './console-source.ts';
 import type { Dependencies } from './dependencies.ts';
@@ -39,6 +40,8 @@ export interface ObservatoryParts {
   readonly overload: OverloadLoop;
   readonly log: EventLog;
   readonly dependencies: Dependencies;
+  /** Where traces are sent. */
+  readonly traces?: OtlpExporter;
   /** Name and roles of this process, where there are others. */
   readonly instance?: string;
   readonly roles?: readonly Role[];
@@ -91,6 +94,7 @@ export class Observatory {
       admissionPerSecond: () => parts.overload.admissionPerSecond,
       dependencies: () => parts.dependencies.all,
       retryAmplification: () => parts.dependencies.amplification,
+      traces: () => parts.traces?.counts,
       sample: () => this.#sampler?.current,
       rooms: () => this.#sale?.rooms.reading(),
       reserve: this.#reserve,

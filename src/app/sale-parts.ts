@@ -4,6 +4,7 @@ import type { StageLedger } from '../core/ledger/ledger.ts';
 import type { Trouble } from '../pipeline/reserve-batcher.ts';
 import type { Clock, Timers } from '../ports/clock.ts';
 import type { PaymentProvider } from '../ports/payment-provider.ts';
+import type { Tracer } from '../ports/tracer.ts';
 import type { Random } from '../ports/random.ts';
 import type { ReconcileReport } from '../workers/reconciliation.ts';
 import type { Stores } from './embedded-stores.ts';
@@ -41,6 +42,8 @@ export interface SaleParts {
   readonly report?: () => InstanceReport;
   /** The inventory is on a server that may fail over and forget: then the leader rebuilds it. */
   readonly inventoryMayForget?: boolean;
+  /** Absent: nothing is traced. */
+  readonly tracer?: Tracer;
   /** The way out to a payment provider. */
   readonly guardProvider?: (provider: PaymentProvider) => PaymentProvider;
 }

@@ -20,6 +20,7 @@ import { RoomNews } from './room-news.ts';
 import { Rooms } from './rooms.ts';
 import type { SaleParts } from './sale-parts.ts';
 import { SaleWorkers } from './sale-workers.ts';
+import { traceOrders } from './trace-orders.ts';
 import { ServedActivities } from './served.ts';
 
 /** What one reservation step may take before the waves slow down, ms. */
@@ -160,7 +161,10 @@ export class Sale {
       timers,
       random,
       onEvent: (worker, event) => hooks.onWorkerEvent(worker, event),
-      onSettled: (messages, fates) => news.settled(messages, fates),
+      onSettled: (messages, fates) => {
+        news.settled(messages, fates);
+        if (parts.tracer !== undefined) traceOrders(parts.tracer, messages, fates);
+      },
       onReturned: (returned) => news.returned(returned),
     });
     this.#forgotten = this.#watchForgotten();

@@ -29,6 +29,7 @@ import { openStores } from './stores.ts';
 import { allRoles, type Role } from './roles.ts';
 import { lockInTurn } from './shared-folder.ts';
 import { startStatusServer } from './status-server.ts';
+import { openTraces } from './trace-export.ts';
 import { themeOf } from './side-files.ts';
 import { openShop, readinessOf, type Shop } from './shop.ts';
 import { webFolder } from './web-folder.ts';
@@ -159,6 +160,17 @@ async function start(
   if (alone === undefined) await folder.release();
   const lost = roles.includes('control') ? await prepareStock(stores, activities) : [];
 
+  const { otlpEndpoint, traceRatio } = config.telemetry;
+  const traces =
+    otlpEndpoint === undefined
+      ? undefined
+      : openTraces({
+          ...{ endpoint: otlpEndpoint, ratio: traceRatio, instance, dependencies, log },
+          ...world,
+        });
+  // Closed after what makes spans.
+  if (traces !== undefined) opened.push(() => traces.exporter.close());
+  const tracer = traces === undefined ? {} : { tracer: traces.tracing };
   const observatory = new Observatory({
     config,
     clock,
@@ -167,6 +179,7 @@ async function start(
     overload,
     log,
     dependencies,
+    ...(traces === undefined ? {} : { traces: traces.exporter }),
     instance,
     roles,
   });
@@ -186,6 +199,7 @@ async function start(
     roles,
     report: () => observatory.report(instance, roles),
     ...challengeProviderOf(config),
+    ...tracer,
     guardProvider: (provider) => dependencies.provider(provider),
     inventoryMayForget: config.stores.inventory.kind === 'redis',
     hooks: observatory.hooks,
@@ -228,6 +242,7 @@ async function start(
       overload,
       observatory,
       dependencies,
+      ...tracer,
       rules,
       theme: themeOf(config, options.environment ?? {}),
       log,

@@ -6,6 +6,7 @@ import { createGateway, type Gateway } from '../gateway/gateway.ts';
 import { loadAssets } from '../gateway/pages/assets.ts';
 import { registerPages } from '../gateway/pages/pages.ts';
 import type { Clock, Timers } from '../ports/clock.ts';
+import type { Tracer } from '../ports/tracer.ts';
 import type { Random } from '../ports/random.ts';
 import type { EventLog } from '../telemetry/log.ts';
 import type { Dependencies } from './dependencies.ts';
@@ -29,6 +30,8 @@ export interface ShopParts {
   readonly overload: OverloadLoop;
   readonly observatory: Observatory;
   readonly dependencies: Dependencies;
+  /** Absent: nothing is traced. */
+  readonly tracer?: Tracer;
   readonly rules: LiveRules;
   readonly theme: Theme;
   readonly log: EventLog;
@@ -92,6 +95,7 @@ export async function openShop(parts: ShopParts): Promise<Shop> {
       orders: stores.orders,
     },
     ledger: observatory.ledger,
+    ...(parts.tracer === undefined ? {} : { tracer: parts.tracer }),
     readiness: () => readinessOf(sale, ['gateway']),
     publicRoom: (activityId) => sale.rooms.publicRoom(activityId),
     onAdmitted: (elapsedUs) => observatory.onAdmitted(elapsedUs),

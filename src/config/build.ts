@@ -80,7 +80,13 @@ export function buildConfig(
     rules,
     ...(challengeProvider === undefined ? {} : { challengeProvider }),
     pages: written.pages.theme === undefined ? {} : { themeFile: written.pages.theme },
-    telemetry: { logLevel: written.telemetry.log_level },
+    telemetry: {
+      logLevel: written.telemetry.log_level,
+      ...(written.telemetry.otlp_endpoint === undefined
+        ? {}
+        : { otlpEndpoint: written.telemetry.otlp_endpoint }),
+      traceRatio: written.telemetry.trace_per_mille / 1_000,
+    },
   };
 }
 

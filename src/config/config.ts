@@ -19,7 +19,12 @@ export interface Config {
   /** Set where a room sends people to somebody who vouches for them. */
   readonly challengeProvider?: ChallengeProviderOptions;
   readonly pages: { readonly themeFile?: string };
-  readonly telemetry: { readonly logLevel: LogLevel };
+  readonly telemetry: {
+    readonly logLevel: LogLevel;
+    /** Base URL of the collector; absent: no traces. */
+    readonly otlpEndpoint?: string;
+    readonly traceRatio: number;
+  };
 }
 
 /** What the whole deployment can take. */

@@ -257,6 +257,19 @@ const telemetry = Type.Object(
       'Least important log line that is written.',
       'info',
     ),
+    otlp_endpoint: Type.Optional(
+      text(
+        'url',
+        'Base URL of an OTLP/HTTP collector, such as `http://localhost:4318`. Absent: no traces, at no cost.',
+      ),
+    ),
+    trace_per_mille: Type.Integer({
+      minimum: 0,
+      maximum: 1_000,
+      default: 10,
+      description:
+        'Of a thousand submits, how many are traced besides those whose sender asks for it (a `traceparent` that is sampled).',
+    }),
   },
   { ...closed, default: {}, description: 'What it tells about itself.' },
 );

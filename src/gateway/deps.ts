@@ -13,6 +13,7 @@ import type { Clock, Timers } from '../ports/clock.ts';
 import type { InventoryStore } from '../ports/inventory-store.ts';
 import type { Order, OrderStore } from '../ports/order-store.ts';
 import type { Random } from '../ports/random.ts';
+import type { Tracer } from '../ports/tracer.ts';
 import type { AvailabilityBoard } from './availability.ts';
 
 /** Everything that the gateway needs of the world, in one object; composed in `app/`. */
@@ -40,6 +41,8 @@ export interface GatewayDeps {
   /** Parts of the submit path that only it needs. */
   readonly submit: Pick<PipelineParts, 'paths' | 'passes' | 'batcher' | 'orders'>;
   readonly ledger: StageLedger;
+  /** Absent: nothing is traced. */
+  readonly tracer?: Tracer;
   readonly readiness: () => Readiness;
   /** What of the draw is public now. */
   readonly publicRoom?: (activityId: string) => PublicRoom;

@@ -84,6 +84,7 @@ export async function createGateway(deps: GatewayDeps, version = '0'): Promise<G
       backlog: deps.backlog,
       ...(deps.backlogCeiling === undefined ? {} : { backlogCeiling: deps.backlogCeiling }),
       ledger: deps.ledger,
+      ...(deps.tracer === undefined ? {} : { tracer: deps.tracer }),
       onError: (what, error) =>
         deps.log.error('stage_failed', {
           what,

@@ -1,3 +1,4 @@
+import type { Span } from '../ports/tracer.ts';
 import type { IncomingMessage, ServerResponse } from 'node:http';
 import type { SkuKey } from '../core/activity.ts';
 import type { Refusal } from '../core/decision.ts';
@@ -44,6 +45,7 @@ export class HttpSubmission implements Submission {
   claim: ((name: string) => string | undefined) | undefined = undefined;
   pass: VerifiedPass | undefined = undefined;
   body: SubmitBody | undefined = undefined;
+  span: Span | undefined = undefined;
   slots: InflightSlots | undefined = undefined;
   reserved: Extract<ReserveOutcome, { readonly kind: 'reserved' }> | undefined = undefined;
 

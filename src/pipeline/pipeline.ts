@@ -1,6 +1,7 @@
 import type { Refusal } from '../core/decision.ts';
-import type { StageLedger } from '../core/ledger/ledger.ts';
+import type { Exit, StageLedger } from '../core/ledger/ledger.ts';
 import type { Release } from '../core/overload/inflight.ts';
+import type { Span, Tracer } from '../ports/tracer.ts';
 import type { Health } from './health.ts';
 import type { IdentityVerifier } from './identity.ts';
 import type { PathLimits } from './limits.ts';
@@ -46,6 +47,8 @@ export interface PipelineParts extends ReserveStageParts {
   readonly backlog: BacklogDepth;
   readonly backlogCeiling?: number;
   readonly ledger: StageLedger;
+  /** Absent: nothing is traced. */
+  readonly tracer?: Tracer;
 }
 
 export function stagesOf(parts: PipelineParts): readonly (SyncStage | AsyncStage)[] {
@@ -70,6 +73,7 @@ export class SubmitPipeline {
   readonly #ledger: StageLedger;
   readonly #flags: SoldOutFlags;
   readonly #limits: PathLimits;
+  readonly #tracer: Tracer | undefined;
   readonly #onError: (what: string, error: unknown) => void;
 
   constructor(parts: PipelineParts) {
@@ -77,6 +81,7 @@ export class SubmitPipeline {
     this.#ledger = parts.ledger;
     this.#flags = parts.flags;
     this.#limits = parts.limits;
+    this.#tracer = parts.tracer;
     this.#onError = parts.onError;
   }
 
@@ -86,10 +91,15 @@ export class SubmitPipeline {
    */
   run(submission: Submission): Verdict | Promise<Verdict> {
     this.#ledger.arrived();
+    if (this.#tracer !== undefined) this.#trace(submission, this.#tracer);
     const verdict = this.#from(submission, 0);
     return verdict instanceof Promise
       ? verdict.then((later) => this.#leave(submission, later))
       : this.#leave(submission, verdict);
+  }
+
+  #trace(submission: Submission, tracer: Tracer): void {
+    submission.span = tracer.begin('submit', submission.traceparent);
   }
 
   #from(submission: Submission, first: number): Verdict | Promise<Verdict> {
@@ -107,7 +117,9 @@ export class SubmitPipeline {
 
   #runStage(submission: Submission, at: number): ReturnType<AsyncStage['run']> {
     try {
-      return this.#stages[at]?.run(submission);
+      const stage = this.#stages[at];
+      if (submission.span !== undefined && stage !== undefined) submission.span.event(stage.name);
+      return stage?.run(submission);
     } catch (error) {
       return this.#broken(at, error);
     }
@@ -137,8 +149,23 @@ export class SubmitPipeline {
     if (submission.probe !== undefined) this.#flags.probeLost(submission.probe);
     const exit = verdict.decision === 'handle' ? 'handle' : unavailable ? 'fail' : 'reject';
     this.#ledger.left(verdict.stage, exit, verdict.reason);
+    if (submission.span !== undefined) endSpan(submission, submission.span, verdict, exit);
     return verdict;
   }
+}
+
+/** Ids of the sale and words of ours; nothing of the person. */
+function endSpan(submission: Submission, span: Span, verdict: Verdict, exit: Exit): void {
+  span.attribute('sluice.stage', verdict.stage);
+  span.attribute('sluice.decision', exit);
+  span.attribute('sluice.code', verdict.code);
+  span.attribute('sluice.reason', verdict.reason);
+  const { target } = submission;
+  if (target !== undefined) {
+    span.attribute('sluice.activity', target.activityId);
+    span.attribute('sluice.sku', target.skuId);
+  }
+  span.end(exit === 'fail');
 }
 
 /** Passes that nobody here signed, or that were signed for something else. */

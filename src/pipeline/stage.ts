@@ -3,6 +3,7 @@ import type { Refusal, StageName } from '../core/decision.ts';
 import type { InflightSlots } from '../core/overload/inflight.ts';
 import type { RequestRecord, ReserveOutcome } from '../ports/inventory-store.ts';
 import type { Code, NextAction, OutcomeState } from '../wire/codes.ts';
+import type { Span } from '../ports/tracer.ts';
 import type { LimitedRequest } from './limits.ts';
 
 /**
@@ -53,6 +54,8 @@ export interface Submission {
   pass: VerifiedPass | undefined;
   /** From budget, the last moment before anything shared is spent. */
   body: SubmitBody | undefined;
+  /** Where this request is traced. */
+  span: Span | undefined;
   /** From slot: given back by the pipeline, whatever happens after. */
   slots: InflightSlots | undefined;
   /** From reserve, for enqueue. */
@@ -68,6 +71,7 @@ export const nothingYet = {
   personId: undefined,
   pass: undefined,
   body: undefined,
+  span: undefined,
   slots: undefined,
   reserved: undefined,
 } as const satisfies Partial<Submission>;

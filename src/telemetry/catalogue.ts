@@ -21,6 +21,8 @@ export interface MetricSources {
   /** Ways out, by dependency. */
   readonly dependencies: () => ReadonlyMap<string, OutboundReading>;
   readonly retryAmplification: () => number | undefined;
+  /** Spans by what became of them; undefined where nothing is traced. */
+  readonly traces: () => Readonly<Record<string, number>> | undefined;
   /** Tables of limits in this process, per dimension (`source`, `user`, …). */
   readonly limiters: Readonly<Record<string, LimiterTable>>;
   readonly sample: () => SaleSample | undefined;
@@ -55,6 +57,7 @@ export function registerMetrics(metrics: Metrics, sources: MetricSources): void 
   registerPath(metrics, sources.ledger);
   registerLoad(metrics, sources);
   registerOutbound(metrics, sources.dependencies, sources.retryAmplification);
+  registerTraces(metrics, sources.traces);
   registerSale(metrics, sources.sample);
   registerRules(metrics, sources.rules, sources.budgetCalls);
   registerRooms(metrics, sources.rooms, () => sources.ledger().arrivals);
@@ -78,6 +81,7 @@ export function metricsTable(): string {
     admissionPerSecond: () => 0,
     dependencies: () => new Map(),
     retryAmplification: () => undefined,
+    traces: () => undefined,
     sample: () => undefined,
     rooms: () => undefined,
     rules: () => undefined,
@@ -228,6 +232,19 @@ function registerLoad(metrics: Metrics, sources: MetricSources): void {
       labels: ['dimension'],
     },
     each(limiters, ({ overflowTotal }) => overflowTotal),
+  );
+}
+
+function registerTraces(metrics: Metrics, traces: MetricSources['traces']): void {
+  metrics.counter(
+    {
+      name: 'sluice_trace_spans_total',
+      help: 'Finished spans: taken by the collector, refused by it or lost on the way, or dropped because too many waited.',
+      labels: ['result'],
+    },
+    (tell) => {
+      for (const [result, count] of Object.entries(traces() ?? {})) tell(count, result);
+    },
   );
 }
 

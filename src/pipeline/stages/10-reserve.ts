@@ -226,7 +226,8 @@ function requestOf(
   sku: Sku,
   random: Random,
 ): ReserveRequest {
-  const { userId, personId, nowMs, traceparent } = submission;
+  const { userId, personId, nowMs, span } = submission;
+  const traceparent = span?.traceparent ?? submission.traceparent;
   if (userId === undefined || personId === undefined) {
     throw new Error('reserve runs after identify has set user and person');
   }
