@@ -165,7 +165,11 @@ async function start(
     otlpEndpoint === undefined
       ? undefined
       : openTraces({
-          ...{ endpoint: otlpEndpoint, ratio: traceRatio, instance, dependencies, log },
+          endpoint: otlpEndpoint,
+          ratio: traceRatio,
+          instance,
+          dependencies,
+          log,
           ...world,
         });
   // Closed after what makes spans.
