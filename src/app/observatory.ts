@@ -1,6 +1,7 @@
 import type { Config } from '../config/config.ts';
 import type { ConsoleSource, StockRow } from '../control/admin/source.ts';
 import type { OverloadLoop } from '../control/overload-loop.ts';
+import { findingClasses } from '../core/orders/compare.ts';
 import { type Exit, Ledger, type LedgerSnapshot, type StageLedger } from '../core/ledger/ledger.ts';
 import { sumLedgers } from '../core/ledger/sum.ts';
 import type { Gateway } from '../gateway/gateway.ts';
@@ -29,6 +30,10 @@ const latencySpanMs = 10_000;
 const signalSpanMs = 1_000;
 /** Between two samples of the stores, ms. */
 const sampleEveryMs = 1_000;
+/** Payments in progress for so long are stuck, ms; counted so often, ms; and no further than this. */
+const stuckMs = 15 * 60_000;
+const repairsEveryMs = 15_000;
+const stuckMax = 1_000;
 /** Between two sweeps of limiter tables and log counts, ms. */
 const housekeepingMs = 250;
 
@@ -67,6 +72,9 @@ export class Observatory {
   #sale: Sale | undefined;
   #stores: Stores | undefined;
   #sampler: Sampler | undefined;
+  #findings: ReadonlyMap<string, number> | undefined;
+  #paymentsStuck: number | undefined;
+  #repairs: { cancel(): void } | undefined;
   #housekeeping: { cancel(): void } | undefined;
 
   constructor(parts: ObservatoryParts) {
@@ -95,6 +103,7 @@ export class Observatory {
       dependencies: () => parts.dependencies.all,
       retryAmplification: () => parts.dependencies.amplification,
       traces: () => parts.traces?.counts,
+      repairs: () => ({ findings: this.#findings, paymentsStuck: this.#paymentsStuck }),
       sample: () => this.#sampler?.current,
       rooms: () => this.#sale?.rooms.reading(),
       reserve: this.#reserve,
@@ -128,6 +137,17 @@ export class Observatory {
         timers,
         periodMs: sampleEveryMs,
         onError: (error) => log.error('sample_failed', error),
+      });
+    }
+    if ((this.#parts.roles ?? allRoles).includes('worker')) {
+      this.#repairs = timers.every(repairsEveryMs, () => {
+        sale.workers.money.stuck(stuckMs, stuckMax).then(
+          (payments) => void (this.#paymentsStuck = payments.length),
+          (error: unknown) => {
+            this.#paymentsStuck = undefined;
+            log.error('fault', error, { detail: 'counting stuck payments' });
+          },
+        );
       });
     }
     this.#housekeeping = timers.every(housekeepingMs, () => {
@@ -222,6 +242,7 @@ export class Observatory {
   }
 
   async close(): Promise<void> {
+    this.#repairs?.cancel();
     this.#housekeeping?.cancel();
     await this.#sampler?.close();
     this.#parts.log.flush();
@@ -276,6 +297,7 @@ export class Observatory {
       },
       onReconciled: ({ counts }) => {
         this.#trips.reconciled(counts);
+        this.#findings = new Map(findingClasses.map((name) => [name, counts[name] ?? 0]));
         for (const [reason, count] of Object.entries(counts)) {
           if (count > 0) log.warn('reconciled', { reason, cost: count });
         }

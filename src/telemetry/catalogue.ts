@@ -5,6 +5,7 @@ import { Latency } from './latency.ts';
 import { Metrics } from './metrics.ts';
 import type { Tell } from './metrics.ts';
 import { type OutboundReading, registerOutbound } from './outbound-metrics.ts';
+import { registerRepairs, type RepairReading } from './repair-metrics.ts';
 import { registerRules, type RuleNumbers } from './rule-metrics.ts';
 import { registerRooms } from './room-metrics.ts';
 import type { RoomsReading } from './room-metrics.ts';
@@ -21,6 +22,7 @@ export interface MetricSources {
   /** Ways out, by dependency. */
   readonly dependencies: () => ReadonlyMap<string, OutboundReading>;
   readonly retryAmplification: () => number | undefined;
+  readonly repairs: () => RepairReading;
   /** Spans by what became of them; undefined where nothing is traced. */
   readonly traces: () => Readonly<Record<string, number>> | undefined;
   /** Tables of limits in this process, per dimension (`source`, `user`, …). */
@@ -59,6 +61,7 @@ export function registerMetrics(metrics: Metrics, sources: MetricSources): void 
   registerOutbound(metrics, sources.dependencies, sources.retryAmplification);
   registerTraces(metrics, sources.traces);
   registerSale(metrics, sources.sample);
+  registerRepairs(metrics, sources.repairs);
   registerRules(metrics, sources.rules, sources.budgetCalls);
   registerRooms(metrics, sources.rooms, () => sources.ledger().arrivals);
   metrics.histogram(
@@ -81,6 +84,7 @@ export function metricsTable(): string {
     admissionPerSecond: () => 0,
     dependencies: () => new Map(),
     retryAmplification: () => undefined,
+    repairs: () => ({ findings: undefined, paymentsStuck: undefined }),
     traces: () => undefined,
     sample: () => undefined,
     rooms: () => undefined,

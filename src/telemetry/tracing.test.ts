@@ -17,7 +17,10 @@ describe('the context', () => {
   test('what is written is read back, and anything else is none', () => {
     const hex = (length: number) =>
       fc
-        .array(fc.constantFrom(...'0123456789abcdef'.split('')), { minLength: length, maxLength: length })
+        .array(fc.constantFrom(...'0123456789abcdef'.split('')), {
+          minLength: length,
+          maxLength: length,
+        })
         .map((digits) => digits.join(''))
         .filter((text) => !/^0+$/.test(text));
     fc.assert(

@@ -32,6 +32,20 @@ export type FindingClass =
   /** The durable side has gone on to a later generation than the inventory store. */
   | 'generation_behind';
 
+/** Every class, for who counts them. */
+export const findingClasses = [
+  'reservation_without_order',
+  'fate_not_told',
+  'order_without_reservation',
+  'inventory_forgot',
+  'paid_without_order',
+  'total_differs',
+  'stock_does_not_add_up',
+  'overbooked',
+  'counters_differ',
+  'generation_behind',
+] as const satisfies readonly FindingClass[];
+
 export interface Finding {
   readonly class: FindingClass;
   /** Reservation, order, payment event or SKU that it is about. */
