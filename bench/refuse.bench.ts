@@ -110,14 +110,50 @@ async function measure(
   };
 }
 
+/** CPU of a refusal with everything that looks at it, over the CPU without, less one. */
+async function instrumentation(
+  program: string,
+  requests: readonly Buffer[],
+  size: RefuseSize,
+): Promise<{ readonly cost: number; readonly onUs: number; readonly offUs: number }> {
+  const start = (instruments: 'on' | 'off'): Promise<Started> =>
+    started(program, { start: 'sluice', kind: 'mode', instruments });
+  const [on, off] = [await start('on'), await start('off')];
+  const spent = new Map<Started, number[]>([
+    [on, []],
+    [off, []],
+  ]);
+  const ratios: number[] = [];
+  // Many short turns: a neighbour that wakes up then falls on both.
+  for (let round = 0; round < size.warmups + size.rounds * 4; round += 1) {
+    const took = new Map<Started, number>();
+    for (const server of round % 2 === 0 ? [on, off] : [off, on]) {
+      const before = await cpuUs(server);
+      const load = await closedLoad(server.port, requests, size.connections);
+      took.set(server, ((await cpuUs(server)) - before) / load.requests);
+    }
+    if (round < size.warmups) continue;
+    for (const [server, us] of took) spent.get(server)?.push(us);
+    ratios.push((took.get(on) ?? 0) / (took.get(off) ?? 1));
+  }
+  await Promise.all([on, off].map(({ process }) => process.stop({ stop: true })));
+  return {
+    cost: sample(ratios).median - 1,
+    onUs: sample(spent.get(on) ?? []).median,
+    offUs: sample(spent.get(off) ?? []).median,
+  };
+}
+
 export async function refuse(
   size: RefuseSize,
 ): Promise<{ readonly report: Report; readonly header: Row; readonly rows: readonly Row[] }> {
   const requests = submitRequests(size.requests, systemClock.wallMs());
   const results: KindResult[] = [];
   const folder = mkdtempSync(join(tmpdir(), 'sluice-bench-'));
+  let looked: Awaited<ReturnType<typeof instrumentation>>;
   try {
     const program = await bundled('refuse-server', folder);
+    looked = await instrumentation(program, requests, size);
     for (const kind of [...earlyKinds, 'after_identity'] as const) {
       results.push(await measure(program, kind, requests, size));
     }
@@ -136,6 +172,12 @@ export async function refuse(
       better: 'higher',
       peer: 'bare node:http, same bytes',
       by_stage: Object.fromEntries(early.map(({ kind, ratio }) => [kind, round3(ratio)])),
+      // Ledger, log, latencies, scrapes and traces, on against off.
+      instrumentation: {
+        cost: round3(looked.cost),
+        on_us: round3(looked.onUs),
+        off_us: round3(looked.offUs),
+      },
       after_identity: { ratio: round3(late?.ratio ?? 0) },
       per_s: Object.fromEntries(results.map(({ kind, oursPerS }) => [kind, Math.round(oursPerS)])),
       result_hash: hash.hex,
@@ -150,16 +192,30 @@ export async function refuse(
       'per s',
       'bare/s',
     ],
-    rows: results.map((one) => [
-      one.kind,
-      one.status,
-      round3(one.oursUs),
-      round3(one.bareUs),
-      `${Math.round(one.spread * 100)}%`,
-      round3(one.ratio),
-      Math.round(one.oursPerS),
-      Math.round(one.barePerS),
-    ]),
+    rows: [
+      ...results.map(
+        (one): Row => [
+          one.kind,
+          one.status,
+          round3(one.oursUs),
+          round3(one.bareUs),
+          `${Math.round(one.spread * 100)}%`,
+          round3(one.ratio),
+          Math.round(one.oursPerS),
+          Math.round(one.barePerS),
+        ],
+      ),
+      [
+        'instruments on ÷ off',
+        503,
+        round3(looked.onUs),
+        round3(looked.offUs),
+        '',
+        round3(1 + looked.cost),
+        '',
+        '',
+      ],
+    ],
   };
 }
 

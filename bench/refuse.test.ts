@@ -8,6 +8,7 @@ test('the small size runs, every stage refuses what it should, and the report ha
     better: 'higher',
     ratio: expect.any(Number),
     after_identity: { ratio: expect.any(Number) },
+    instrumentation: { cost: expect.any(Number) },
     by_stage: {
       mode: expect.any(Number),
       instance: expect.any(Number),
@@ -21,5 +22,6 @@ test('the small size runs, every stage refuses what it should, and the report ha
     ['source', 429],
     ['sold_out', 200],
     ['after_identity', 429],
+    ['instruments on ÷ off', 503],
   ]);
 });

@@ -1,5 +1,6 @@
 import { createServer } from 'node:http';
 import { createGateway } from '../../src/gateway/gateway.ts';
+import { instrumented } from './instruments.ts';
 import { refusingDeps } from './refuse-deps.ts';
 import type { RefusalKind } from './refuse-requests.ts';
 
@@ -9,7 +10,7 @@ import type { RefusalKind } from './refuse-requests.ts';
  * answers with its CPU time.
  */
 export type Order =
-  | { readonly start: 'sluice'; readonly kind: RefusalKind }
+  | { readonly start: 'sluice'; readonly kind: RefusalKind; readonly instruments?: 'on' | 'off' }
   | { readonly start: 'bare'; readonly answer: string }
   | { readonly cpu: true }
   | { readonly stop: true };
@@ -25,7 +26,8 @@ async function obey(order: Order): Promise<void> {
     process.send?.({ cpuUs: user + system });
     return;
   }
-  const port = order.start === 'bare' ? await bare(order.answer) : await sluice(order.kind);
+  const port =
+    order.start === 'bare' ? await bare(order.answer) : await sluice(order.kind, order.instruments);
   process.send?.({ port });
 }
 
@@ -53,7 +55,9 @@ function bare(answer: string): Promise<number> {
   });
 }
 
-async function sluice(kind: RefusalKind): Promise<number> {
-  const gateway = await createGateway(await refusingDeps(kind));
+async function sluice(kind: RefusalKind, instruments: 'on' | 'off' | undefined): Promise<number> {
+  const plain = await refusingDeps(kind);
+  const deps = instruments === undefined ? plain : instrumented(plain, instruments);
+  const gateway = await createGateway(deps);
   return (await gateway.listen()).port;
 }

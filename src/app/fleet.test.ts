@@ -89,6 +89,7 @@ describe('a fleet', () => {
       onHolders: ({ holders }: SoldOutSnapshot) =>
         note(`holders ${holders !== undefined && Bloom.from(holders).mayHave('ann')}`),
       onForgot: (_, generation) => note(`forgot ${generation}`),
+      onDoors: (word, ageMs) => note(`${word.kind} ${Math.round(ageMs)}`),
       onError: (what) => errors.push(what),
     });
     await fleet.start();
@@ -191,5 +192,21 @@ describe('a fleet', () => {
     control.tellForgot(sku, 1);
     await world.advance(0);
     expect(once('c forgot 1')).toBe(1);
+  });
+
+  test('an operator’s word on the doors reaches all, once, and those who start later too', async () => {
+    const control = await join('c', ['control']);
+    await join('g1', ['gateway']);
+    control.tellDoors({ kind: 'pin', mode: 'CLOSED', forMs: 60_000, who: 'op', reason: 'drill' });
+    await world.advance(3_000);
+    expect(told.filter((line) => line.includes('pin'))).toEqual(['g1 pin 0']);
+    await join('g2', ['gateway']);
+    await world.advance(3_000);
+    expect(told.filter((line) => line.includes('pin'))).toEqual(['g1 pin 0', 'g2 pin 3000']);
+    // The deaf read it a second later at most.
+    air.deaf = true;
+    control.tellDoors({ kind: 'unpin' });
+    await world.advance(1_500);
+    expect(told.filter((line) => line.includes('unpin'))).toHaveLength(2);
   });
 });

@@ -22,6 +22,7 @@ import type { Role } from './roles.ts';
  *     holders/ACTIVITY/SKU   the leader → gateways       who holds units of a sold-out SKU, as a filter
  *     forgot/ACTIVITY/SKU    whoever notices → leader    the inventory has lost acknowledged writes
  *     instance/NAME          each → control              its ledger, its mode, itself
+ *     doors/all              an operator → everybody     a mode that is pinned, or doors that open again
  *
  * Hearing is fast and may fail: a connection breaks and what was said meanwhile is gone. So the last
  * word on every topic is read once a second by those whom it concerns. Nothing here is a promise to a
@@ -41,8 +42,23 @@ export interface FleetParts {
   readonly onEpoch: (sku: SkuKey, epoch: Epoch) => void;
   readonly onHolders: (snapshot: SoldOutSnapshot) => void;
   readonly onForgot: (sku: SkuKey, generation: number) => void;
+  /** An operator's word on the doors, once each; `ageMs` old by now. */
+  readonly onDoors: (word: DoorsWord, ageMs: number) => void;
   readonly onError: (what: string, error: unknown) => void;
 }
+
+/** What an operator wants of every process. */
+export type DoorsWord =
+  | {
+      readonly kind: 'pin';
+      readonly mode: Mode;
+      readonly forMs: number;
+      readonly who: string;
+      readonly reason: string;
+    }
+  | { readonly kind: 'unpin' }
+  /** Doors that were stopped open again: by the ramp. */
+  | { readonly kind: 'ramp' };
 
 /** What a process says of itself. */
 export interface InstanceReport {
@@ -66,6 +82,8 @@ const healEveryMs = 1_000;
 const reportTtlMs = 5_000;
 const epochTtlMs = 10_000;
 const forgotTtlMs = 60_000;
+/** A word on the doors is worth reading for as long as any pin may last, ms. */
+const doorsTtlMs = 24 * 3_600_000;
 /** Processes remembered at once. */
 const instancesMax = 1_000;
 
@@ -81,6 +99,8 @@ export class Fleet {
   readonly #saying = new Map<string, Word | undefined>();
   readonly #startedAtMs: number;
   #version = 0;
+  /** Of the last word on the doors, by whoever said it. */
+  #doorsHeard = 0;
   #timer: TimerHandle | undefined;
   #healing: Promise<void> | undefined;
   #stopped = false;
@@ -147,6 +167,18 @@ export class Fleet {
     this.#say(`forgot/${nameOf(sku)}`, word);
   }
 
+  /** To every process but this one, which knows; a later word silences an earlier one. */
+  tellDoors(word: DoorsWord): void {
+    const saidAtMs = Math.max(this.#doorsHeard + 1, this.#parts.clock.wallMs());
+    this.#doorsHeard = saidAtMs;
+    this.#say('doors/all', {
+      epoch: 1,
+      version: saidAtMs,
+      text: JSON.stringify([saidAtMs, word]),
+      ttlMs: doorsTtlMs,
+    });
+  }
+
   #tellOfUs(): void {
     const { instance, report } = this.#parts;
     this.#version += 1;
@@ -179,7 +211,8 @@ export class Fleet {
   async #heal(): Promise<void> {
     const { activities, skus, roles, onError } = this.#parts;
     const gateway = roles.includes('gateway');
-    const wanted: [string, number][] = [];
+    // Whoever starts in the middle of a pin takes part in it.
+    const wanted: [string, number][] = [['doors/all', doorsTtlMs]];
     for (const { activityId } of activities()) {
       wanted.push([`release/${activityId}`, releaseMaxAgeMs]);
     }
@@ -226,6 +259,13 @@ export class Fleet {
       case 'forgot':
         this.#parts.onForgot(sku, Number(text));
         return;
+      case 'doors': {
+        const [saidAtMs, word] = JSON.parse(text) as [number, DoorsWord];
+        if (saidAtMs <= this.#doorsHeard) return;
+        this.#doorsHeard = saidAtMs;
+        this.#parts.onDoors(word, ageMs);
+        return;
+      }
       case 'instance':
         if (activityId !== this.#parts.instance) this.#note(JSON.parse(text) as InstanceReport);
         return;

@@ -9,6 +9,8 @@ import type { OverloadLoop } from '../control/overload-loop.ts';
 import type { Activity } from '../core/activity.ts';
 import type { Clock } from '../ports/clock.ts';
 import type { Transition } from '../ports/order-store.ts';
+import { obeyDoors } from './doors.ts';
+import type { DoorsWord } from './fleet.ts';
 import type { Stores } from './embedded-stores.ts';
 
 /** What the operator may do to a room; kept durably by whoever implements it. */
@@ -27,6 +29,8 @@ export interface OperatorActionsParts {
   readonly activity: (activityId: string) => Activity | undefined;
   readonly rooms: RoomSwitches;
   readonly overload: OverloadLoop;
+  /** Tells every other process, where there are any. */
+  readonly tellDoors?: (word: DoorsWord) => void;
   readonly clock: Clock;
   /** Units are due back: whoever returns them need not wait for its next look. */
   readonly onUnitsDue: () => void;
@@ -66,6 +70,12 @@ export function operatorActions(parts: OperatorActionsParts): OperatorActions {
     return (await how(activityId)) ? done(said) : refused('it stands so already');
   }
 
+  /** Here at once, and everywhere else as soon as it is heard. */
+  function doors(word: DoorsWord): void {
+    obeyDoors(overload, word, 0);
+    parts.tellDoors?.(word);
+  }
+
   /** One switch for every door: waves stop being released and stock stops being taken, or both go on. */
   async function setStopped(
     activityId: string,
@@ -82,8 +92,13 @@ export function operatorActions(parts: OperatorActionsParts): OperatorActions {
       await stores.orders.setStopped(sku, stopped, { who, why, nowMs: clock.wallMs() });
       await stores.inventory.setPaused(sku, stopped);
     }
-    if (!stopped) await rooms.resume(activityId, context);
-    return done(stopped ? 'no more waves, no more reservations' : 'waves and reservations go on');
+    if (!stopped) {
+      doors({ kind: 'ramp' });
+      await rooms.resume(activityId, context);
+    }
+    return done(
+      stopped ? 'no more waves, no more reservations' : 'waves and reservations go on, by the ramp',
+    );
   }
 
   async function restock(
@@ -140,7 +155,8 @@ export function operatorActions(parts: OperatorActionsParts): OperatorActions {
         case 'restock':
           return restock(action, context);
         case 'pin_mode':
-          overload.pin({
+          doors({
+            kind: 'pin',
             mode: action.mode,
             forMs: action.forMs,
             who: context.who,
@@ -148,7 +164,7 @@ export function operatorActions(parts: OperatorActionsParts): OperatorActions {
           });
           return done(`mode ${action.mode} is pinned`);
         case 'unpin_mode':
-          overload.unpin();
+          doors({ kind: 'unpin' });
           return done('the mode follows the signals again');
         case 'cancel_order':
           return cancel(action.orderId, context);

@@ -19,6 +19,7 @@ import { allRoles, type Role } from './roles.ts';
 import { RoomNews } from './room-news.ts';
 import { Rooms } from './rooms.ts';
 import type { SaleParts } from './sale-parts.ts';
+import { obeyDoors } from './doors.ts';
 import { SaleWorkers } from './sale-workers.ts';
 import { traceOrders } from './trace-orders.ts';
 import { ServedActivities } from './served.ts';
@@ -393,6 +394,7 @@ export class Sale {
       onRelease: (state, ageMs) => this.rooms.hear(state, ageMs),
       onEpoch: (sku, epoch) => this.flags.observe(sku, epoch),
       onHolders: (snapshot) => this.flags.load(snapshot),
+      onDoors: (word, ageMs) => obeyDoors(this.#parts.overload, word, ageMs),
       onForgot: (sku, generation) => this.#noteForgotten(sku, generation),
       onError: (what, error) => hooks.onError(what, error),
     });
@@ -403,7 +405,7 @@ export class Sale {
     const gateways = this.fleet?.others().filter(({ roles }) => roles.includes('gateway')) ?? [];
     return gateways.reduce<Mode>(
       (worst, { mode }) => (modes.indexOf(mode) > modes.indexOf(worst) ? mode : worst),
-      this.#parts.overload.mode,
+      this.#parts.overload.modeForWaves,
     );
   }
 

@@ -269,6 +269,7 @@ async function start(
         activity: (id) => sale.activities.get(id),
         rooms: sale.rooms,
         overload,
+        tellDoors: (word) => sale.fleet?.tellDoors(word),
         clock,
         onUnitsDue: () => sale.workers.expiry.nudge(),
       }),

@@ -1,5 +1,6 @@
 import { type AdaptiveSwitch, InflightSlots } from '../core/overload/inflight.ts';
 import {
+  beginRamp,
   budgetShare,
   type HardTrip,
   initialMode,
@@ -215,6 +216,17 @@ export class OverloadLoop {
     const before = this.mode;
     this.#state = pinMode(this.#state, { ...rest, untilMs: this.#nowMs() + forMs });
     this.#noteChange(before, { name: 'pin', pressure: 0 });
+  }
+
+  /** Opens by the ramp, as after an outage. */
+  ramp(): void {
+    this.#state = beginRamp(this.#state, this.#nowMs());
+    this.#share = budgetShare(this.#state, this.#board.worst()?.pressure, this.#nowMs());
+  }
+
+  /** What waves go by: a process on its ramp is not yet whole. */
+  get modeForWaves(): Mode {
+    return this.mode === 'NORMAL' && this.#state.stage !== 'steady' ? 'DEGRADED' : this.mode;
   }
 
   unpin(): void {

@@ -109,6 +109,15 @@ export function initialMode(nowMs: number, start: 'ramping' | 'steady'): ModeSta
   };
 }
 
+/**
+ * Doors that were shut by a person and are opened again: the crowd behind them has grown, and meets
+ * cold caches. Where nothing worse is in force the ramp begins anew; a severe mode leads to it anyway.
+ */
+export function beginRamp(state: ModeState, nowMs: number): ModeState {
+  if (state.mode === 'QUEUE_ONLY' || state.mode === 'CLOSED') return state;
+  return { ...state, stage: 'ramping', rampStep: 0, cleanCycles: 0, stepEnteredAtMs: nowMs };
+}
+
 /** An operator holds a mode; it expires by itself. */
 export function pinMode(state: ModeState, pin: Pin | undefined): ModeState {
   return { ...state, pin };
