@@ -20,6 +20,7 @@ import type {
   RefundReply,
   RefundRequest,
 } from '../ports/payment-provider.ts';
+import { SteadyWall } from './steady-wall.ts';
 
 /** How a demo payment goes; the `method` of a pay request. */
 export const demoMethods = {
@@ -80,6 +81,7 @@ export class DemoProvider implements PaymentProvider {
   readonly name = 'demo';
   readonly #options: DemoProviderOptions;
   readonly #delayMs: number;
+  readonly #wall: SteadyWall;
   readonly #underWay = new Set<TimerHandle>();
   /** Intent ids by key, so that a repeated key answers the same intent; oldest forgotten first. */
   readonly #byKey = new Map<string, string>();
@@ -91,6 +93,7 @@ export class DemoProvider implements PaymentProvider {
       );
     }
     this.#options = options;
+    this.#wall = new SteadyWall(options.clock);
     this.#delayMs = options.delayMs ?? 800;
   }
 
@@ -100,7 +103,7 @@ export class DemoProvider implements PaymentProvider {
       request.method !== undefined && isDemoMethod(request.method) ? request.method : 'card';
     let intentId = this.#byKey.get(key);
     if (intentId === undefined) {
-      const dueMs = this.#options.clock.wallMs() + this.#delayMs * demoMethods[method].delays;
+      const dueMs = this.#wall.nowMs() + this.#delayMs * demoMethods[method].delays;
       const intent: Intent = { key, orderId, amountMinor, currency, method, dueMs };
       intentId = this.#encode(intent);
       this.#remember(key, intentId);
@@ -143,7 +146,7 @@ export class DemoProvider implements PaymentProvider {
     const intentId = request.intentId || this.#byKey.get(request.idempotencyKey);
     const intent = intentId === undefined ? undefined : this.#decode(intentId);
     if (intentId === undefined || intent === undefined) return { kind: 'unknown_intent' };
-    const decided = this.#options.clock.wallMs() >= intent.dueMs;
+    const decided = this.#wall.nowMs() >= intent.dueMs;
     return {
       kind: 'known',
       intentId,
@@ -180,7 +183,7 @@ export class DemoProvider implements PaymentProvider {
         currency: event.currency,
       }),
     );
-    const stamp = String(this.#options.clock.wallMs());
+    const stamp = String(this.#wall.nowMs());
     return {
       body,
       headers: { [signatureHeader]: `t=${stamp},v1=${this.#sign(stamp, body).toString('hex')}` },

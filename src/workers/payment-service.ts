@@ -14,6 +14,7 @@ import type { Clock, Timers } from '../ports/clock.ts';
 import { OutcomeUnknownError } from '../ports/errors.ts';
 import type { IntentReply, PaymentProvider } from '../ports/payment-provider.ts';
 import { type Random, newId } from '../ports/random.ts';
+import { SteadyWall } from './steady-wall.ts';
 import { withinMs } from './within.ts';
 
 export interface PaymentServiceParts {
@@ -56,9 +57,12 @@ export class PaymentService {
   readonly #parts: PaymentServiceParts;
   readonly #providers: ReadonlyMap<string, PaymentProvider>;
   readonly #providerMs: number;
+  readonly #wall: SteadyWall;
 
   constructor(parts: PaymentServiceParts) {
     this.#parts = parts;
+    // What is stamped by a clock that has leapt ahead would be young until that time has come.
+    this.#wall = new SteadyWall(parts.clock);
     this.#providers = new Map(parts.providers.map((provider) => [provider.name, provider]));
     this.#providerMs = parts.providerMs ?? 5_000;
   }
@@ -70,14 +74,14 @@ export class PaymentService {
 
   /** Begins to pay, or tells how the payment begun before stands. `method` is the provider's word. */
   async pay(order: Order, method?: string): Promise<PayResult> {
-    const { orders, clock, random } = this.#parts;
+    const { orders, random } = this.#parts;
     const [provider] = this.#parts.providers;
     if (provider === undefined) return { kind: 'refused', order };
     const payment = await orders.payments.begin(
       order.orderId,
       provider.name,
       newId(random, 'pay'),
-      clock.wallMs(),
+      this.#wall.nowMs(),
     );
     if (payment === undefined || payment.state === 'HELD') {
       return { kind: 'refused', order: await this.#fresh(order) };
@@ -96,7 +100,7 @@ export class PaymentService {
       to: 'CANCELLED',
       who: 'buyer',
       why: 'cancelled by the buyer',
-      nowMs: this.#parts.clock.wallMs(),
+      nowMs: this.#wall.nowMs(),
     });
     if (reply.kind === 'unknown') return { kind: 'refused', order };
     if (reply.kind === 'done') this.#parts.onDue?.('units');
@@ -111,7 +115,7 @@ export class PaymentService {
   ): Promise<CallbackResult> {
     const provider = this.#providers.get(providerName);
     if (provider === undefined) return { kind: 'unknown_provider' };
-    const verdict = provider.verifyCallback(rawBody, headers, this.#parts.clock.wallMs());
+    const verdict = provider.verifyCallback(rawBody, headers, this.#wall.nowMs());
     switch (verdict.kind) {
       case 'bad_signature':
         return { kind: 'bad_signature' };
@@ -124,8 +128,8 @@ export class PaymentService {
 
   /** An event that is already believed: from a verified callback or from a query. */
   async applyEvent(event: PaymentEvent): Promise<CallbackResult> {
-    const { orders, clock, onEvent } = this.#parts;
-    const reply = await orders.payments.applyEvent(event, clock.wallMs());
+    const { orders, onEvent } = this.#parts;
+    const reply = await orders.payments.applyEvent(event, this.#wall.nowMs());
     if (reply.kind === 'unknown_order') {
       onEvent?.({ kind: 'unmatched', provider: event.provider });
       return { kind: 'unknown_order' };
@@ -137,13 +141,13 @@ export class PaymentService {
 
   /** An operator gives a paid order's money back; the order follows once the provider has done it. */
   async refund(orderId: string, who: string, why: string): Promise<boolean> {
-    const { orders, clock, onDue } = this.#parts;
+    const { orders, onDue } = this.#parts;
     const order = await orders.orderById(orderId);
     if (order?.paidBy === undefined) return false;
     const due = await orders.payments.setState(order.paidBy, ['CONFIRMED'], 'REFUND_DUE', {
       who,
       why,
-      nowMs: clock.wallMs(),
+      nowMs: this.#wall.nowMs(),
     });
     if (due) onDue?.('money');
     return due;
@@ -151,8 +155,8 @@ export class PaymentService {
 
   /** An operator takes held money as it is. False when it is not held (any more). */
   async acceptHeld(paymentId: string, who: string, why: string): Promise<boolean> {
-    const { orders, clock } = this.#parts;
-    const reply = await orders.payments.accept(paymentId, { who, why, nowMs: clock.wallMs() });
+    const { orders } = this.#parts;
+    const reply = await orders.payments.accept(paymentId, { who, why, nowMs: this.#wall.nowMs() });
     if (reply.kind !== 'applied') return false;
     this.#tellApplied(reply, reply.payment.provider);
     return true;
@@ -160,11 +164,11 @@ export class PaymentService {
 
   /** An operator sends held money back. */
   async refundHeld(paymentId: string, who: string, why: string): Promise<boolean> {
-    const { orders, clock, onDue } = this.#parts;
+    const { orders, onDue } = this.#parts;
     const due = await orders.payments.setState(paymentId, ['HELD'], 'REFUND_DUE', {
       who,
       why,
-      nowMs: clock.wallMs(),
+      nowMs: this.#wall.nowMs(),
     });
     if (due) onDue?.('money');
     return due;
@@ -175,7 +179,7 @@ export class PaymentService {
     payment: Payment,
     method: string | undefined,
   ): Promise<void> {
-    const { orders, clock, timers, onEvent } = this.#parts;
+    const { orders, timers, onEvent } = this.#parts;
     let reply: IntentReply;
     try {
       reply = await withinMs(timers, this.#providerMs, `intent at ${provider.name}`, () =>
@@ -194,7 +198,7 @@ export class PaymentService {
       await orders.payments.setState(payment.paymentId, ['CREATED'], 'UNKNOWN', {
         who: 'payment service',
         why: 'no answer to the intent',
-        nowMs: clock.wallMs(),
+        nowMs: this.#wall.nowMs(),
       });
       return;
     }
@@ -202,7 +206,7 @@ export class PaymentService {
       payment.paymentId,
       reply.intentId,
       'PROCESSING',
-      clock.wallMs(),
+      this.#wall.nowMs(),
     );
     if (reply.state !== 'processing') {
       await this.applyEvent({

@@ -10,6 +10,7 @@ import type { PaymentProvider } from '../ports/payment-provider.ts';
 import type { Random } from '../ports/random.ts';
 import { type PassResult, WorkLoop } from './loop.ts';
 import type { PaymentService } from './payment-service.ts';
+import { SteadyWall } from './steady-wall.ts';
 import { inSlots, withinMs } from './within.ts';
 
 export interface PaymentWorkerParts {
@@ -57,9 +58,11 @@ export class PaymentWorker {
   readonly #settings: Required<PaymentWorkerSettings>;
   readonly #providers: ReadonlyMap<string, PaymentProvider>;
   readonly #loop: WorkLoop;
+  readonly #wall: SteadyWall;
 
   constructor(parts: PaymentWorkerParts, settings: PaymentWorkerSettings = {}) {
     this.#parts = parts;
+    this.#wall = new SteadyWall(parts.clock);
     this.#settings = {
       askAfterMs: settings.askAfterMs ?? 5_000,
       askAtMostEveryMs: settings.askAtMostEveryMs ?? 300_000,
@@ -94,7 +97,7 @@ export class PaymentWorker {
 
   /** Payments without an end for longer than `stuckMs`, oldest first: for the console and an alarm. */
   stuck(stuckMs: number, limit: number): Promise<readonly Payment[]> {
-    const before = this.#parts.clock.wallMs() - stuckMs;
+    const before = this.#wall.nowMs() - stuckMs;
     return this.#parts.orders.payments.startedBefore(
       [...unfinished, 'REFUND_DUE', 'HELD'],
       before,
@@ -104,7 +107,7 @@ export class PaymentWorker {
 
   /** One bounded look. Rejects when the order store does not answer. */
   async runOnce(): Promise<PaymentPass> {
-    const nowMs = this.#parts.clock.wallMs();
+    const nowMs = this.#wall.nowMs();
     const { payments } = this.#parts.orders;
     const { askAfterMs, slots, batchMax } = this.#settings;
     const silent = await payments.inState(unfinished, nowMs - askAfterMs, batchMax);
@@ -135,8 +138,8 @@ export class PaymentWorker {
   async #ask(payment: Payment): Promise<void> {
     const provider = this.#providers.get(payment.provider);
     if (provider === undefined) return;
-    const { orders, clock, service, timers, onEvent } = this.#parts;
-    await orders.payments.noteAttempt(payment.paymentId, clock.wallMs());
+    const { orders, service, timers, onEvent } = this.#parts;
+    await orders.payments.noteAttempt(payment.paymentId, this.#wall.nowMs());
     const status = await this.#call(payment, () =>
       withinMs(timers, this.#settings.providerMs, `query at ${provider.name}`, () =>
         provider.query({ idempotencyKey: payment.paymentId, intentId: payment.intentId }),
@@ -148,7 +151,7 @@ export class PaymentWorker {
       provider: provider.name,
       answer: status.kind === 'known' ? status.state : status.kind,
     });
-    const nowMs = clock.wallMs();
+    const nowMs = this.#wall.nowMs();
     if (status.kind === 'unknown_intent') {
       // No intent, no money: the buyer may try again.
       await orders.payments.setState(payment.paymentId, unfinished, 'FAILED', {
@@ -174,8 +177,8 @@ export class PaymentWorker {
   async #refund(payment: Payment): Promise<void> {
     const provider = this.#providers.get(payment.provider);
     if (provider === undefined) return;
-    const { orders, clock, service, timers, onEvent } = this.#parts;
-    const attempts = await orders.payments.noteAttempt(payment.paymentId, clock.wallMs());
+    const { orders, service, timers, onEvent } = this.#parts;
+    const attempts = await orders.payments.noteAttempt(payment.paymentId, this.#wall.nowMs());
     const reply = await this.#call(payment, () =>
       withinMs(timers, this.#settings.providerMs, `refund at ${provider.name}`, () =>
         provider.refund({
@@ -205,7 +208,7 @@ export class PaymentWorker {
     await orders.payments.setState(payment.paymentId, ['REFUND_DUE'], 'HELD', {
       who,
       why: `refund: ${detail}`,
-      nowMs: clock.wallMs(),
+      nowMs: this.#wall.nowMs(),
     });
     onEvent?.({ kind: 'held', provider: provider.name, detail });
   }
