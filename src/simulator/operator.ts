@@ -6,19 +6,29 @@ import type { Running } from './process.ts';
 import { type World, activityId } from './world.ts';
 
 /** Tries of one act by an operator whose page shows an error. */
-const triesMax = 4;
+const triesMax = 10;
 
 /** What the operator of a simulated sale does, by the product's own hands, with an error now and then. */
 export class Operator {
   readonly #world: World;
-  /** Doors that were closed and must be opened again. */
-  stopped = false;
+  #busy = 0;
 
   constructor(world: World) {
     this.#world = world;
   }
 
+  /** Nothing is half done. */
+  get idle(): boolean {
+    return this.#busy === 0;
+  }
+
   async act(item: ActItem): Promise<void> {
+    this.#busy += 1;
+    await this.#act(item);
+    this.#busy -= 1;
+  }
+
+  async #act(item: ActItem): Promise<void> {
     const draw = new SeededRandom(`act/${this.#world.plan.seed}/${item.id}`);
     const context = { who: 'operator', why: item.act, actionId: `act-${item.id}` };
     this.#world.note('act', item.act);
@@ -31,6 +41,7 @@ export class Operator {
 
   /** Before the sale ends in peace: whatever is still closed is opened. */
   async openAll(): Promise<void> {
+    this.#busy += 1;
     const context = { who: 'operator', why: 'all is well', actionId: 'open-all' };
     const open = async (running: Running): Promise<void> => {
       await running.actions.perform({ kind: 'reopen', activityId }, context);
@@ -38,6 +49,7 @@ export class Operator {
       running.overload.unpin();
     };
     await this.#insist('open', open);
+    this.#busy -= 1;
   }
 
   async #once(

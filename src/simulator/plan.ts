@@ -170,6 +170,7 @@ function shapeOf(random: SeededRandom): Shape {
   const mode = oneOf<RoomMode>(random, ['draw', 'draw', 'fifo', 'fifo', 'passthrough', 'weighted']);
   const lobbyMs = between(random, 15, 40) * 100;
   const openForMs = between(random, 9, 20) * 1_000;
+  const paymentDeadlineMs = oneOf(random, [6_000, 15_000, 60_000, 900_000]);
   return {
     deployment,
     gateways: alone || chance(random, 0.5) ? 1 : 2,
@@ -186,7 +187,7 @@ function shapeOf(random: SeededRandom): Shape {
     },
     lobbyMs,
     openForMs,
-    paymentDeadlineMs: oneOf(random, [6_000, 15_000, 60_000, 900_000]),
+    paymentDeadlineMs,
     limits: {
       scope: oneOf(random, ['none', 'none', 'lease', 'lease', 'exact']),
       perSecond: oneOf(random, [2, 5, 20]),
@@ -209,7 +210,7 @@ function shapeOf(random: SeededRandom): Shape {
     skewMs: oneOf(random, [0, 0, 300, 1_500]),
     drift: oneOf(random, [0, 0, 0.0002, 0.002]),
     healAtMs: lobbyMs + Math.floor(openForMs * 0.6),
-    nightOff: chance(random, 0.85),
+    nightOff: paymentDeadlineMs > 60_000 || chance(random, 0.8),
   };
 }
 

@@ -17,13 +17,15 @@ export interface Shrunk {
 
 export interface ShrinkOptions {
   readonly runsMax: number;
+  /** Leaves out items only: what is left is told by the seed and their numbers. */
+  readonly keepShape?: boolean;
   readonly onRun?: (runs: number, items: number) => void;
 }
 
 export async function shrink(
   plan: Plan,
   failure: Failure,
-  { runsMax, onRun }: ShrinkOptions,
+  { runsMax, keepShape, onRun }: ShrinkOptions,
 ): Promise<Shrunk> {
   let best: Shrunk = { plan, failure, runs: 0 };
   let runs = 0;
@@ -37,8 +39,10 @@ export async function shrink(
     return true;
   };
   await fewerItems(() => best.plan, fails);
-  await plainerShape(() => best.plan, fails);
-  await fewerItems(() => best.plan, fails);
+  if (keepShape !== true) {
+    await plainerShape(() => best.plan, fails);
+    await fewerItems(() => best.plan, fails);
+  }
   return { ...best, runs };
 }
 

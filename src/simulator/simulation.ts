@@ -127,7 +127,10 @@ async function live(world: World): Promise<void> {
   const wellUs = (closesMs + recoveryMs) * 1_000;
   await time.runUntil(
     wellUs,
-    () => processes.every(isWell) && buyers.every(({ ending }) => ending !== undefined),
+    () =>
+      operator.idle &&
+      processes.every(isWell) &&
+      buyers.every(({ ending }) => ending !== undefined),
   );
   for (const process of processes) {
     world.oracle.check(
@@ -149,7 +152,7 @@ async function live(world: World): Promise<void> {
     process.retired = false;
     if (process.running === undefined) say(process.start());
   }
-  await time.runUntil(time.nowUs + 6_000_000);
+  await time.runUntil(time.nowUs + 2_500_000);
   let ended = false;
   say(
     checkEnding(world).finally(() => {
@@ -172,12 +175,21 @@ async function night(world: World, say: (promise: Promise<unknown>) => void): Pr
     !shape.nightOff &&
     (process === processes.find((one) => one.has('worker')) ||
       process === processes.find((one) => one.has('control')));
-  for (const process of processes) if (!kept(process)) say(process.stop());
-  await time.runUntil(time.nowUs + 5_000_000);
+  const stopping = processes.filter((process) => !kept(process));
+  for (const process of stopping) say(process.stop());
+  await time.runUntil(time.nowUs + 5_000_000, () =>
+    stopping.every(({ running }) => running === undefined),
+  );
   if (shape.nightOff) {
     await time.runUntil(time.nowUs + deadlinesMs * 1_000);
-    for (const process of processes) {
-      if (!process.has('worker') && !process.has('control')) continue;
+    const worker = processes.find((process) => process.has('worker'));
+    // Only whoever leads can build anew what was forgotten.
+    const control =
+      world.oracle.forgotten === 0
+        ? undefined
+        : processes.find((process) => process.has('control') && process !== worker);
+    for (const process of [worker, control]) {
+      if (process === undefined) continue;
       process.retired = false;
       say(process.start());
     }

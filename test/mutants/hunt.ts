@@ -15,7 +15,6 @@ export interface Hunt {
   readonly left: number;
   /** Items that are left, by number. */
   readonly ids: readonly number[];
-  readonly sameShape: boolean;
 }
 
 export interface HuntOptions {
@@ -38,7 +37,7 @@ export async function hunt(mutant: Mutant, options: HuntOptions): Promise<Hunt> 
       const small =
         shrinkRunsMax === 0
           ? undefined
-          : await planted.shrink(plan, failure, { runsMax: shrinkRunsMax });
+          : await planted.shrink(plan, failure, { runsMax: shrinkRunsMax, keepShape: true });
       const kept = small?.plan ?? plan;
       return {
         name: mutant.name,
@@ -50,7 +49,6 @@ export async function hunt(mutant: Mutant, options: HuntOptions): Promise<Hunt> 
         items,
         left: small === undefined ? -1 : kept.items.length,
         ids: kept.items.map(({ id }) => id),
-        sameShape: JSON.stringify(kept.shape) === JSON.stringify(plan.shape),
       };
     }
   } finally {
@@ -66,6 +64,5 @@ export async function hunt(mutant: Mutant, options: HuntOptions): Promise<Hunt> 
     items: 0,
     left: -1,
     ids: [],
-    sameShape: true,
   };
 }

@@ -427,6 +427,20 @@ export const mutants: readonly Mutant[] = [
     ),
   ),
   mutant(
+    'payments-by-the-wall-clock',
+    'a clock is a clock',
+    edit(
+      'src/workers/payment-worker.ts',
+      'this.#wall = new SteadyWall(parts.clock);',
+      'this.#wall = new SteadyWall(parts.clock, { toleranceMs: 1e15 });',
+    ),
+    edit(
+      'src/workers/payment-service.ts',
+      'this.#wall = new SteadyWall(parts.clock);',
+      'this.#wall = new SteadyWall(parts.clock, { toleranceMs: 1e15 });',
+    ),
+  ),
+  mutant(
     'loop-ends-with-its-first-failure',
     'failures are rare',
     edit(
