@@ -164,7 +164,7 @@ function shapeOf(random: SeededRandom): Shape {
   const seats = chance(random, 0.1);
   const skus = Array.from({ length: chance(random, 0.2) ? 2 : 1 }, (_, at) => ({
     skuId: `sku${at + 1}`,
-    stock: between(random, 1, 8),
+    stock: between(random, 1, 7),
     seats: seats && at === 0,
   }));
   const mode = oneOf<RoomMode>(random, ['draw', 'draw', 'fifo', 'fifo', 'passthrough', 'weighted']);
@@ -177,7 +177,7 @@ function shapeOf(random: SeededRandom): Shape {
     workers: alone || chance(random, 0.6) ? 1 : 2,
     controls: alone || chance(random, 0.5) ? 1 : 2,
     skus,
-    maxPerPerson: oneOf(random, [1, 1, 1, 2, 3]),
+    maxPerPerson: oneOf(random, [1, 1, 2, 2, 3]),
     room: {
       mode,
       passLifeMs: oneOf(random, [5_000, 10_000, 30_000]),
@@ -216,7 +216,10 @@ function shapeOf(random: SeededRandom): Shape {
 
 function buyersOf(random: SeededRandom, shape: Shape, next: () => number): BuyerItem[] {
   const crowd = between(random, 3, 18);
-  const own = personas.filter(() => chance(random, 0.4));
+  // Whoever may buy more mostly wants to.
+  const own = personas.filter((persona) =>
+    chance(random, persona === 'collector' && shape.maxPerPerson > 1 ? 0.8 : 0.4),
+  );
   const odd = own.length === 0 ? (['honest'] as const) : own;
   return Array.from({ length: crowd }, () => ({
     kind: 'buyer',

@@ -9,7 +9,7 @@ import { plant } from './plant.ts';
  * `npm run test:mutants`: plants every bug in turn, runs seeds until it shows, makes the history small,
  * and says how to see it again. With a name, that bug only; with `--seed`, that one history of it.
  */
-const seedsMax = 1_500;
+const seedsMax = 800;
 const medianMax = 100;
 const itemsMax = 25;
 
