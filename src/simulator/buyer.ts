@@ -317,6 +317,11 @@ export class Buyer {
       await this.#client.cancel(order);
       return undefined;
     }
+    // Some think better of it.
+    if (persona !== 'honest' && this.#draw.float() < 0.15) {
+      await this.#client.cancel(order);
+      return undefined;
+    }
     const methods = Object.keys(demoMethods);
     const method = this.#draw.float() < 0.5 ? 'card' : methods[this.#draw.below(methods.length)];
     await this.#client.pay(order, method ?? 'card');

@@ -231,6 +231,9 @@ function buyersOf(random: SeededRandom, shape: Shape, next: () => number): Buyer
   }));
 }
 
+/** Where most depends on it, twice. */
+const busyPorts: readonly PortName[] = [...portNames, 'inventory', 'queue', 'orders'];
+
 function faultsOf(random: SeededRandom, shape: Shape, next: () => number): FaultItem[] {
   // A share of seeds has no faults at all: what breaks there needs none.
   if (chance(random, 0.1)) return [];
@@ -253,7 +256,7 @@ function faultsOf(random: SeededRandom, shape: Shape, next: () => number): Fault
   ).filter(() => chance(random, 0.35));
   if (kinds.length === 0) return [];
   const count = between(random, 1, 8);
-  const ports = portNames.filter(() => chance(random, 0.5));
+  const ports = busyPorts.filter(() => chance(random, 0.5));
   return Array.from({ length: count }, (): FaultItem => {
     const fault = oneOf<FaultKind>(random, kinds);
     const atMs = between(random, 300, shape.healAtMs - 300);
@@ -264,7 +267,7 @@ function faultsOf(random: SeededRandom, shape: Shape, next: () => number): Fault
       atMs,
       forMs: Math.min(shape.healAtMs - atMs, oneOf(random, [300, 1_500, 4_000, 10_000])),
       fault,
-      port: ports.length === 0 ? oneOf(random, portNames) : oneOf(random, ports),
+      port: ports.length === 0 ? oneOf(random, busyPorts) : oneOf(random, ports),
       ...(chance(random, 0.5) ? { process: random.below(8) } : {}),
       share: whole ? 1 : oneOf(random, [0.05, 0.2, 0.5]),
       size: random.below(1_000),

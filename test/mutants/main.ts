@@ -9,7 +9,6 @@ import { plant } from './plant.ts';
  * `npm run test:mutants`: plants every bug in turn, runs seeds until it shows, makes the history small,
  * and says how to see it again. With a name, that bug only; with `--seed`, that one history of it.
  */
-const seedsMax = 800;
 const medianMax = 100;
 const itemsMax = 25;
 
@@ -20,6 +19,7 @@ const { values, positionals } = parseArgs({
     only: { type: 'string' },
     trace: { type: 'string' },
     from: { type: 'string', default: '1' },
+    seeds: { type: 'string', default: '800' },
     'without-shrinking': { type: 'boolean', default: false },
   },
 });
@@ -42,7 +42,7 @@ async function huntAll(): Promise<number> {
   for (const mutant of wanted) {
     const one = await hunt(mutant, {
       firstSeed: Number(values.from),
-      seedsMax,
+      seedsMax: Number(values.seeds),
       shrinkRunsMax: values['without-shrinking'] ? 0 : 120,
     });
     found.push(one);

@@ -86,15 +86,6 @@ export const mutants: readonly Mutant[] = [
     ),
   ),
   mutant(
-    'retake-without-looking',
-    'late money was there first',
-    edit(
-      stock,
-      "if (reservation.state !== 'released' || this.available < reservation.quantity) return false;",
-      "if (reservation.state !== 'released') return false;",
-    ),
-  ),
-  mutant(
     'paused-sells-on',
     'the doors are closed elsewhere',
     edit(
