@@ -131,7 +131,11 @@ async function start(
   const overload = new OverloadLoop({
     clock,
     probe,
-    settings: { ...overloadDefaults, admitPerSecond: perSecond(config.server.ceiling) },
+    settings: {
+      ...overloadDefaults,
+      ...config.overload,
+      admitPerSecond: perSecond(config.server.ceiling),
+    },
     onModeChange: (from, to, worst) =>
       log.warn('mode_change', { mode: to, reason: worst?.name ?? 'none', detail: `was ${from}` }),
   });

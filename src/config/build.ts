@@ -80,6 +80,11 @@ export function buildConfig(
     rules,
     ...(challengeProvider === undefined ? {} : { challengeProvider }),
     pages: written.pages.theme === undefined ? {} : { themeFile: written.pages.theme },
+    overload: {
+      adaptive: written.overload.adaptive,
+      setpointMs: written.overload.setpoint_ms,
+      ceilings: written.overload.inflight,
+    },
     telemetry: {
       logLevel: written.telemetry.log_level,
       ...(written.telemetry.otlp_endpoint === undefined

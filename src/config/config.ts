@@ -19,6 +19,12 @@ export interface Config {
   /** Set where a room sends people to somebody who vouches for them. */
   readonly challengeProvider?: ChallengeProviderOptions;
   readonly pages: { readonly themeFile?: string };
+  readonly overload: {
+    readonly adaptive: 'on' | 'shadow' | 'off';
+    readonly setpointMs: number;
+    /** Requests in progress at most, per resource. */
+    readonly ceilings: Readonly<Record<'submit' | 'status' | 'payment' | 'admin', number>>;
+  };
   readonly telemetry: {
     readonly logLevel: LogLevel;
     /** Base URL of the collector; absent: no traces. */

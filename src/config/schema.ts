@@ -250,6 +250,41 @@ const budgets = Type.Object(
   { ...closed, default: {}, description: 'What the whole can take.' },
 );
 
+/** Requests of one resource in progress, at most. */
+const inflight = (fallback: number, what: string) =>
+  Type.Integer({ minimum: 1, maximum: 100_000, default: fallback, description: what });
+
+const overload = Type.Object(
+  {
+    adaptive: choice(
+      ['on', 'shadow', 'off'],
+      'Whether limits of requests in progress follow the wait inside their ceilings. `shadow`: only computed.',
+      'on',
+    ),
+    setpoint_ms: Type.Integer({
+      minimum: 1,
+      maximum: 10_000,
+      default: 20,
+      description:
+        'Wait for a place in the event loop and for a batch that limits are steered to, ms.',
+    }),
+    inflight: Type.Object(
+      {
+        submit: inflight(2_000, 'Submits in progress, at most.'),
+        status: inflight(1_000, 'Questions about own requests in progress, at most.'),
+        payment: inflight(500, 'Payments and their callbacks in progress, at most.'),
+        admin: inflight(50, 'Operators’ requests in progress, at most.'),
+      },
+      { ...closed, default: {}, description: 'Static ceilings; each resource has its own.' },
+    ),
+  },
+  {
+    ...closed,
+    default: {},
+    description: 'How an instance keeps itself from being asked too much.',
+  },
+);
+
 const telemetry = Type.Object(
   {
     log_level: choice(
@@ -349,6 +384,7 @@ export const configSchema = Type.Object(
     budgets,
     challenge_provider: Type.Optional(challengeProvider),
     pages,
+    overload,
     telemetry,
   },
   { ...closed, title: 'Configuration of Sluice' },

@@ -8,8 +8,11 @@ import type { Availability } from '../wire/schemas.ts';
 /** Below this share of the total, "low". */
 export const lowShare = 0.2;
 
-/** Age at which a mark is read again, ms. */
+/** Age at which a mark is read again, ms; and while the system is overloaded. */
 const freshMs = 1_000;
+const freshInTroubleMs = 5_000;
+/** By up to this share an age is shortened, so that SKUs are not all read again in one instant. */
+const freshJitter = 0.15;
 
 /** Marks kept; a deployment sells far fewer SKUs. */
 const marksMax = 10_000;
@@ -23,11 +26,21 @@ export function availabilityOf(mark: StockMark, paid: number): Availability {
   return mark.held > 0 || mark.ordered > paid ? 'maybe_later' : 'sold_out';
 }
 
+/** How the system is, and a draw from [0, 1) that keeps readings apart. */
+export interface BoardMood {
+  isCalm(): boolean;
+  draw(): number;
+}
+
+const calm: BoardMood = { isCalm: () => true, draw: () => 0.5 };
+
 interface Kept {
   mark: StockMark | undefined;
   /** Units paid for, as last read; only read once nothing is available. */
   paid: number;
   readUs: number;
+  /** How long this reading is fresh, µs. */
+  freshUs: number;
   reading: Promise<void> | undefined;
 }
 
@@ -40,6 +53,7 @@ export class AvailabilityBoard {
   readonly #orders: Pick<OrderStore, 'stock'>;
   readonly #clock: Clock;
   readonly #kept = new Map<string, Kept>();
+  readonly #mood: BoardMood;
   readonly #onError: (sku: SkuKey, error: unknown) => void;
 
   constructor(
@@ -47,17 +61,19 @@ export class AvailabilityBoard {
     orders: Pick<OrderStore, 'stock'>,
     clock: Clock,
     onError: (sku: SkuKey, error: unknown) => void,
+    mood: BoardMood = calm,
   ) {
     this.#store = store;
     this.#orders = orders;
     this.#clock = clock;
     this.#onError = onError;
+    this.#mood = mood;
   }
 
   /** The last known mark, at once; starts a refresh when it has aged. */
   glance(sku: SkuKey): StockMark | undefined {
     const kept = this.#entry(sku);
-    if (this.#clock.monoUs() - kept.readUs >= freshMs * 1000) {
+    if (this.#clock.monoUs() - kept.readUs >= kept.freshUs) {
       void this.#refresh(sku, kept);
     }
     return kept.mark;
@@ -83,6 +99,7 @@ export class AvailabilityBoard {
     if (kept.mark !== undefined && isOlder(mark, kept.mark)) return;
     kept.mark = mark;
     kept.readUs = this.#clock.monoUs();
+    kept.freshUs = freshMs * 1000;
   }
 
   /** Units paid for, as last read; meaningful once nothing is available. */
@@ -110,7 +127,13 @@ export class AvailabilityBoard {
     const key = `${sku.activityId}/${sku.skuId}`;
     let kept = this.#kept.get(key);
     if (kept === undefined) {
-      kept = { mark: undefined, paid: 0, readUs: Number.NEGATIVE_INFINITY, reading: undefined };
+      kept = {
+        mark: undefined,
+        paid: 0,
+        readUs: Number.NEGATIVE_INFINITY,
+        freshUs: 0,
+        reading: undefined,
+      };
       if (this.#kept.size < marksMax) this.#kept.set(key, kept);
     }
     return kept;
@@ -135,6 +158,8 @@ export class AvailabilityBoard {
       this.#onError(sku, error);
     }
     kept.readUs = this.#clock.monoUs();
+    const ageMs = this.#mood.isCalm() ? freshMs : freshInTroubleMs;
+    kept.freshUs = ageMs * 1000 * (1 - freshJitter * this.#mood.draw());
   }
 }
 

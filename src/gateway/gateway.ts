@@ -68,8 +68,12 @@ export async function createGateway(deps: GatewayDeps, version = '0'): Promise<G
     returns: new ReturnQueue(deps.random, () => deps.clock.monoUs()),
     renderer: new Renderer(),
     exchanges: new Exchanges(deps.clock),
-    board: new AvailabilityBoard(deps.inventory, deps.orders, deps.clock, (sku, error) =>
-      deps.log.warn('availability_read_failed', { ...sku, error: String(error) }),
+    board: new AvailabilityBoard(
+      deps.inventory,
+      deps.orders,
+      deps.clock,
+      (sku, error) => deps.log.warn('availability_read_failed', { ...sku, error: String(error) }),
+      { isCalm: () => deps.health.mode === 'NORMAL', draw: () => spread.draw() },
     ),
     pipeline: new SubmitPipeline({
       ...deps.submit,

@@ -167,3 +167,50 @@ test('users with the same request id are different requests', async () => {
   expect(await status.ask(sku, 'u', 'r')).toEqual({ kind: 'not_found' });
   expect((await status.ask(sku, 'other', 'r')).kind).toBe('outcome');
 });
+
+describe('the same question at the same time', () => {
+  function slow(found: () => RequestRecord | undefined) {
+    const world = new World();
+    let reads = 0;
+    const status = new RequestStatus({
+      inventory: {
+        find: () => {
+          reads += 1;
+          const at = found();
+          return new Promise((resolve) => void world.after(10, () => resolve(at)));
+        },
+      },
+      orders: new OrderBook(world),
+      monoUs: () => world.monoUs(),
+      wallMs: () => world.wallMs(),
+    });
+    return { world, status, reads: () => reads };
+  }
+
+  test('is one read', async () => {
+    const { world, status, reads } = slow(() => record());
+    const all = [ask(status), ask(status), ask(status), ask(status, 'another')];
+    await world.advance(20);
+    const states = (await Promise.all(all)).map((said) => said.kind);
+    expect([states, reads()]).toEqual([['outcome', 'outcome', 'outcome', 'outcome'], 2]);
+    // And not a cache: the next one asks.
+    const next = ask(status);
+    await world.advance(20);
+    await next;
+    expect(reads()).toBe(3);
+  });
+
+  test('"nobody knows" is never shared with who may have submitted since', async () => {
+    let kept: RequestRecord | undefined;
+    const { world, status } = slow(() => kept);
+    const before = ask(status);
+    await world.advance(5);
+    kept = record();
+    const after = ask(status);
+    await world.advance(40);
+    expect((await before).kind === 'outcome' && (await before)).toMatchObject({
+      outcome: { state: 'UNKNOWN' },
+    });
+    expect(await after).toMatchObject({ outcome: { state: 'QUEUED' } });
+  });
+});

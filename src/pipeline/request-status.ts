@@ -57,13 +57,32 @@ export class RequestStatus {
     this.#options = options;
   }
 
+  /** Questions under way; as many as there are slots for them. */
+  readonly #asking = new Map<string, Promise<StatusResult>>();
+
   /** A submit of this request id ended here without an outcome: its time to be known starts now. */
   noteUnknown(sku: SkuKey, userId: string, requestId: string): void {
     this.#firstSight(keyOf(sku, userId, requestId));
   }
 
-  /** Two reads side by side. Never rejects. */
-  async ask(sku: SkuKey, userId: string, requestId: string): Promise<StatusResult> {
+  /** Two reads side by side, shared by all who ask the same at the same time. Never rejects. */
+  ask(sku: SkuKey, userId: string, requestId: string): Promise<StatusResult> {
+    const key = keyOf(sku, userId, requestId);
+    const flying = this.#asking.get(key);
+    if (flying !== undefined) {
+      // "Nobody knows" may have become untrue since that question left: it is asked again.
+      return flying.then((said) =>
+        said.kind === 'outcome' && said.outcome.state !== 'UNKNOWN'
+          ? said
+          : this.#ask(sku, userId, requestId),
+      );
+    }
+    const asking = this.#ask(sku, userId, requestId).finally(() => this.#asking.delete(key));
+    this.#asking.set(key, asking);
+    return asking;
+  }
+
+  async #ask(sku: SkuKey, userId: string, requestId: string): Promise<StatusResult> {
     const known = await this.askStores(sku, userId, requestId);
     return known ?? this.#ofNobody(sku, userId, requestId);
   }
