@@ -3,7 +3,8 @@ import type { Config } from '../config/config.ts';
 import { ruleContext } from '../config/rule-context.ts';
 import { perSecond, type Rate } from '../core/limit/rate.ts';
 import { defaultRuleSet } from '../core/rules/default-set.ts';
-import { RuleEngine } from '../core/rules/engine.ts';
+import { type ApplyResult, RuleEngine } from '../core/rules/engine.ts';
+import { evenQuarters, scaledSet } from '../core/rules/instances.ts';
 import { type KeyPart, routeNames, type Rule, type RuleSet } from '../core/rules/model.ts';
 import type { LimitDesk } from '../pipeline/limit-desk.ts';
 import { RuleLimits } from '../pipeline/rule-limits.ts';
@@ -15,6 +16,7 @@ import { SharedBudgets } from '../stores/limits/shared-budgets.ts';
 import type { Latency } from '../telemetry/latency.ts';
 import type { EventLog } from '../telemetry/log.ts';
 import type { RuleNumbers } from '../telemetry/rule-metrics.ts';
+import { type FleetTraffic, InstanceLimits } from './instance-limits.ts';
 import { MeasuredBudgets } from './measured-budgets.ts';
 import { RulesFile } from './rules-file.ts';
 
@@ -24,6 +26,8 @@ export interface LiveRulesParts {
   readonly activities?: () => readonly Pick<Activity, 'activityId' | 'skus'>[];
   /** Where shared budgets lie. Closed with the rules. */
   readonly budgets: BudgetStore;
+  /** The gateways that there are, where there may be several. */
+  readonly traffic?: () => FleetTraffic;
   /** Gives out tickets and challenges. */
   readonly desk: LimitDesk;
   /** Durable memory of emergency budgets spent. */
@@ -47,6 +51,8 @@ const sweepSlots = 2_000;
 const sweepRules = 8;
 /** Between two touches of the leases that a sale will need: below the time after which one is handed back. */
 const warmEveryMs = 5_000;
+/** Between two looks at how many gateways there are and what each has to do. */
+const sizeEveryMs = 1_000;
 /** Leases of known activities kept ready; more are made when they are asked for. */
 const warmMax = 1_000;
 /** How long a start waits for its first leases, ms. */
@@ -69,6 +75,10 @@ export class LiveRules {
   readonly #reloads = { applied: 0, refused: 0 };
   #file: RulesFile | undefined;
   #warming: TimerHandle | undefined;
+  #sizing: TimerHandle | undefined;
+  readonly #sizes: InstanceLimits | undefined;
+  /** As written; the engine may have its instance limits scaled. */
+  #written: RuleSet | undefined;
 
   constructor(parts: LiveRulesParts) {
     this.#parts = parts;
@@ -93,7 +103,9 @@ export class LiveRules {
       },
       clock.monoUs(),
     );
-    const { desk } = parts;
+    const { desk, traffic } = parts;
+    const { canary, ceiling } = config.server;
+    if (traffic !== undefined) this.#sizes = new InstanceLimits({ canary, ceiling, traffic, log });
     this.limits = new RuleLimits({ engine: this.engine, clock, random, desk });
   }
 
@@ -102,7 +114,7 @@ export class LiveRules {
    * @throws RulesFileError when the rules file cannot be used.
    */
   async start(): Promise<void> {
-    const { config, timers, log, environment, clock } = this.#parts;
+    const { config, timers, log, environment } = this.#parts;
     const { rules } = config;
     if (rules.kind === 'file') {
       const file = new RulesFile({
@@ -116,14 +128,15 @@ export class LiveRules {
           log.error('rules_refused', undefined, { detail: why });
         },
       });
-      this.engine.apply(await file.first(), clock.monoUs());
+      this.#inForce(await file.first());
       file.watch();
       this.#file = file;
     } else {
       const set =
         rules.kind === 'written' ? rules.set : defaultRuleSet({ submit: config.budgets.submit });
-      this.engine.apply(set, clock.monoUs());
+      this.#inForce(set);
     }
+    this.#sizing = timers.every(sizeEveryMs, () => this.#resize());
     this.#warming = timers.every(warmEveryMs, () => this.#warm(this.engine.set));
     await this.#held(this.engine.set, firstLeasesMs);
   }
@@ -142,6 +155,8 @@ export class LiveRules {
       failPolicies: new Map(this.engine.set.rules.map(({ id, fail }) => [id, fail])),
       ceilingRefused: this.engine.ceilingRefused,
       reloads: { ...this.#reloads },
+      instanceScale: (this.#sizes?.quarters ?? evenQuarters) / evenQuarters,
+      quotaMisfits: this.#sizes?.misfits.map(({ ruleId }) => ruleId) ?? [],
       budgetErrors: this.#measured.errors,
       budgetUnknown: this.#measured.unknown,
       leaseRemaining: remainingMilli / 1000,
@@ -173,6 +188,7 @@ export class LiveRules {
   async close(): Promise<void> {
     this.#turn += 1;
     this.#warming?.cancel();
+    this.#sizing?.cancel();
     await this.#file?.close();
     await this.#shared.close();
     await this.#parts.budgets.close();
@@ -193,8 +209,8 @@ export class LiveRules {
   }
 
   #put(set: RuleSet): void {
-    const { clock, log } = this.#parts;
-    const result = this.engine.apply(set, clock.monoUs());
+    const { log } = this.#parts;
+    const result = this.#inForce(set);
     if (result.applied) {
       this.#reloads.applied += 1;
       log.info('rules_applied', { rule_version: set.version });
@@ -205,6 +221,20 @@ export class LiveRules {
       rule_version: set.version,
       detail: `rules_file: found version ${set.version}; allowed is ${result.live} or higher, the version in force`,
     });
+  }
+
+  #inForce(set: RuleSet): ApplyResult {
+    const quarters = this.#sizes?.quarters ?? evenQuarters;
+    const result = this.engine.apply(scaledSet(set, quarters), this.#parts.clock.monoUs());
+    if (result.applied) this.#written = set;
+    return result;
+  }
+
+  /** A canary's own limits follow its share of the traffic; balances follow in proportion. */
+  #resize(): void {
+    const set = this.#written;
+    if (set === undefined || this.#sizes === undefined) return;
+    if (this.#sizes.look(set, this.#parts.clock.monoUs())) this.#inForce(set);
   }
 
   /** Keeps the leases that a sale will need, before its first buyer comes; true once all are held. */

@@ -7,6 +7,7 @@ import { type AdminServer, createAdminServer } from '../control/admin/server.ts'
 import { OverloadLoop, overloadDefaults } from '../control/overload-loop.ts';
 import { auditLines } from '../control/room-audit.ts';
 import { perSecond } from '../core/limit/rate.ts';
+import type { InstanceTraffic } from '../core/rules/instances.ts';
 import { macOf } from '../pipeline/keys.ts';
 import { LimitDesk } from '../pipeline/limit-desk.ts';
 import { newId } from '../ports/random.ts';
@@ -16,6 +17,7 @@ import { adminCommands } from './admin-commands.ts';
 import { Dependencies } from './dependencies.ts';
 import type { Stores } from './embedded-stores.ts';
 import { ProcessProbe } from './health-probe.ts';
+import type { InstanceReport } from './fleet.ts';
 import { followKeys } from './keys-follow.ts';
 import { openKeys } from './keys-folder.ts';
 import { Observatory } from './observatory.ts';
@@ -235,6 +237,10 @@ async function start(
       shared: alone === undefined,
       environment: options.environment ?? {},
       log,
+      traffic: () => ({
+        own: instance,
+        all: gatewaysIn([observatory.report(instance, roles), ...(sale.fleet?.others() ?? [])]),
+      }),
       desk: new LimitDesk({ ring: keys.rings.challenge, issuer, random }),
       budgetCalls: observatory.budgetCalls,
       ...(stores.budgets === undefined ? {} : { budgets: stores.budgets }),
@@ -330,6 +336,13 @@ function challengeProviderOf({ challengeProvider }: Config): Pick<SaleParts, 'ch
   if (challengeProvider === undefined) return {};
   const { url, secret } = challengeProvider;
   return { challengeProvider: { url, mac: macOf(Buffer.from(secret, 'utf8')) } };
+}
+
+/** What each gateway has had to do. */
+function gatewaysIn(reports: readonly InstanceReport[]): readonly InstanceTraffic[] {
+  return reports
+    .filter(({ roles }) => roles.includes('gateway'))
+    .map(({ instance, ledger }) => ({ instance, arrivals: ledger.arrivals }));
 }
 
 /** The admin server's log in terms of ours: what it says in free fields goes into the detail. */

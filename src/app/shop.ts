@@ -59,6 +59,7 @@ export async function openShop(parts: ShopParts): Promise<Shop> {
       port: server.port,
       proxies: trustedProxies(server.trustedProxies),
       maxConnections: server.maxConnections,
+      canary: server.canary,
     },
     clock,
     timers,

@@ -131,6 +131,7 @@ function buildServer({ server }: Written, report: Report): ServerOptions {
     trustedProxies: server.trusted_proxies.map((text) => sure(parseNetwork(text), text)),
     region: server.region,
     ceiling: sure(readRate(server.ceiling), server.ceiling),
+    canary: server.canary,
     maxConnections: server.max_connections,
   };
 }

@@ -70,6 +70,8 @@ export interface ServerOptions {
   readonly region: string;
   /** Hard limit of this process. */
   readonly ceiling: Rate;
+  /** Runs beside the others for a while, with another share of the traffic. */
+  readonly canary: boolean;
   readonly maxConnections: number;
 }
 

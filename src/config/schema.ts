@@ -36,6 +36,11 @@ const server = Type.Object(
       'Hard limit of this process, before anything else is looked at. No rule can raise it.',
       { default: '20000/s' },
     ),
+    canary: Type.Boolean({
+      default: false,
+      description:
+        'This process runs beside the others for a while, with another share of the traffic: its instance limits follow that share, and its refusals say `gray: true`.',
+    }),
     max_connections: Type.Integer({
       minimum: 16,
       maximum: 1_000_000,

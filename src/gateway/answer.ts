@@ -41,8 +41,14 @@ export const problemType = (code: string): string => `urn:sluice:problem:${code.
 
 export class Renderer {
   readonly #templates = new WeakMap<object, Template>();
+  readonly #gray: boolean;
   #timeMs = Number.NaN;
   #timeText = '';
+
+  /** @param gray refusals say that they are of a canary. */
+  constructor(gray = false) {
+    this.#gray = gray;
+  }
 
   /** `server_time` of this millisecond; many answers share one. */
   serverTime(nowMs: number): string {
@@ -60,7 +66,7 @@ export class Renderer {
   }
 
   refusal(refusal: Refusal, nowMs: number): HttpAnswer {
-    const template = this.#kept(refusal.template, () => problemTemplate(refusal));
+    const template = this.#kept(refusal.template, () => problemTemplate(refusal, this.#gray));
     const { retryAfterMs, extra } = refusal;
     let body = template.head;
     let { headers } = template;
@@ -124,7 +130,7 @@ function headersWithRetry(template: Template, seconds: number): readonly string[
   return headers;
 }
 
-function problemTemplate(refusal: Refusal): Template {
+function problemTemplate(refusal: Refusal, gray: boolean): Template {
   const entry = codes[refusal.code];
   const scope = refusal.scope ?? 'route';
   const members = {
@@ -138,6 +144,7 @@ function problemTemplate(refusal: Refusal): Template {
     ...(refusal.ruleId === undefined ? {} : { rule_id: refusal.ruleId }),
     retryable: entry.retryable,
     next_action: refusal.nextAction ?? entry.nextAction,
+    ...(gray ? { gray: true } : {}),
   };
   // Not a problem, where it is no error: the same members all the same.
   const headers: string[] = [...(entry.http < 400 ? jsonHeaders : problemHeaders)];

@@ -69,6 +69,8 @@ export interface GatewaySettings {
   readonly proxies: TrustedProxies;
   /** Buyers reach us over HTTPS, whatever the last hop is. */
   readonly secure?: boolean;
+  /** Refusals say that they are of a canary. */
+  readonly canary?: boolean;
   readonly maxConnections: number;
   readonly maxConnectionsPerAddress: number;
   /** Time for a request's headers, ms. */

@@ -66,7 +66,7 @@ export async function createGateway(deps: GatewayDeps, version = '0'): Promise<G
     deps,
     spread,
     returns: new ReturnQueue(deps.random, () => deps.clock.monoUs()),
-    renderer: new Renderer(),
+    renderer: new Renderer(deps.settings.canary),
     exchanges: new Exchanges(deps.clock),
     board: new AvailabilityBoard(
       deps.inventory,

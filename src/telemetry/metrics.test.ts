@@ -69,6 +69,8 @@ const rules: RuleNumbers = {
   budgetUnknown: 1,
   leaseRemaining: 40,
   leaseWasted: 8,
+  instanceScale: 1,
+  quotaMisfits: ['wide'],
   emergencySpent: 9,
 };
 

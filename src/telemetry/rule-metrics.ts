@@ -17,6 +17,10 @@ export interface RuleNumbers {
   readonly leaseRemaining: number;
   readonly leaseWasted: number;
   readonly emergencySpent: number;
+  /** Of the limits of this instance as written: 1 but in a canary. */
+  readonly instanceScale: number;
+  /** Rules whose quota the instances that there are go past. */
+  readonly quotaMisfits: readonly string[];
 }
 
 export function registerRules(
@@ -80,6 +84,24 @@ export function registerRules(
     from(({ reloads }, tell) => {
       tell(reloads.applied, 'applied');
       tell(reloads.refused, 'refused');
+    }),
+  );
+  metrics.gauge(
+    {
+      name: 'sluice_instance_limit_scale',
+      help: 'By how much the instance limits are scaled here: 1 but in a canary, whose share of the traffic it follows.',
+      labels: [],
+    },
+    from(({ instanceScale }, tell) => tell(instanceScale)),
+  );
+  metrics.gauge(
+    {
+      name: 'sluice_quota_misfit',
+      help: '1 for a rule with fail: instance whose budget the instances that there are go past together.',
+      labels: ['rule'],
+    },
+    from(({ quotaMisfits }, tell) => {
+      for (const ruleId of quotaMisfits) tell(1, ruleId);
     }),
   );
   registerBudgets(metrics, from, budgetCalls);

@@ -168,7 +168,7 @@ function judgeFailure(
 }
 
 /** What the rules of the instance stage that concern every request allow, per second. */
-function instanceLimits(set: RuleSet): number[] {
+export function instanceLimits(set: RuleSet): number[] {
   return set.rules
     .filter(
       (rule) =>
