@@ -8,6 +8,7 @@ import type { RoomSignals } from '../core/room/model.ts';
 import type { ReleaseState } from '../core/room/release.ts';
 import type { PublicRoom } from '../gateway/deps.ts';
 import { Challenges } from '../pipeline/challenges.ts';
+import type { Person } from '../pipeline/door.ts';
 import { ReleaseStates } from '../pipeline/release-states.ts';
 import { RoomDoor } from '../pipeline/room-door.ts';
 import type { AdmissionStore, FinishOutcome } from '../ports/admission-store.ts';
@@ -43,6 +44,8 @@ export interface RoomsParts {
   readonly leader?: () => string | undefined;
   /** A room that is led here has published its state. */
   readonly onPublished?: (state: ReleaseState) => void;
+  /** Units that a person has in live orders of a SKU. */
+  readonly unitsOf: (sku: SkuKey, personId: string) => Promise<number>;
   /** Who vouches for people, for rooms that ask for it. */
   readonly challengeProvider?: { readonly url: string; readonly mac: Mac };
   readonly onError: (what: string, error: unknown) => void;
@@ -81,6 +84,7 @@ export class Rooms implements RoomSwitches {
       audience: parts.audience,
       bindsDevice: (id) => this.#byId.get(id)?.room.bindDevice === true,
       measures: this.#measures,
+      mayBuyMore: (activity, person, skuIds) => this.#mayBuyMore(activity, person, skuIds),
       challenges: new Challenges({
         ring: keys.rings.challenge,
         issuer: parts.issuer,
@@ -279,6 +283,21 @@ export class Rooms implements RoomSwitches {
       await admission.endAttempt(activityId, entryId, skuId, attempt, clock.wallMs());
       return;
     }
+  }
+
+  async #mayBuyMore(
+    { activityId, skus }: Activity,
+    { personId }: Person,
+    skuIds: readonly string[],
+  ): Promise<boolean> {
+    const wanted = skus.filter(({ skuId }) => skuIds.length === 0 || skuIds.includes(skuId));
+    const left = await Promise.all(
+      wanted.map(async ({ skuId, maxPerPerson }) => {
+        const units = await this.#parts.unitsOf({ activityId, skuId }, personId);
+        return units < maxPerPerson;
+      }),
+    );
+    return left.includes(true);
   }
 
   #signalsOf({ activityId, skus }: Activity): RoomSignals | undefined {

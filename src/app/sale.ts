@@ -124,6 +124,10 @@ export class Sale {
       timers,
       random,
       defer: parts.defer,
+      unitsOf: async (sku, personId) => {
+        const live = await stores.orders.liveOfPerson(sku, personId);
+        return live.reduce((sum, { quantity }) => sum + quantity, 0);
+      },
       stock: (sku) => this.#marks.get(nameOf(sku))?.mark,
       mode: () => this.#worstMode(),
       backlogRatio: () =>

@@ -1,4 +1,4 @@
-import type { FastifyInstance } from 'fastify';
+import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
 import type { StageLedger } from '../core/ledger/ledger.ts';
 import type { TrustedProxies } from '../core/limit/address.ts';
 import type { ActivityDirectory } from '../pipeline/activities.ts';
@@ -50,7 +50,13 @@ export interface GatewayDeps {
   readonly onAdmitted?: (elapsedUs: number) => void;
   readonly onTurnedAway?: (elapsedUs: number) => void;
   /** Adds the HTML pages. */
-  readonly pages?: (app: FastifyInstance, gateway: GatewayServices) => void;
+  readonly pages?: (app: FastifyInstance, gateway: GatewayServices) => PageFallback | undefined;
+}
+
+/** What a browser is shown where there is nothing. */
+export interface PageFallback {
+  /** Undefined where the caller is no browser: then it gets a problem as any API client does. */
+  notFound(request: FastifyRequest, reply: FastifyReply): FastifyReply | undefined;
 }
 
 /** What the pages may ask of the gateway that serves them. */

@@ -14,7 +14,9 @@ import { degradedBy, delayMsOf } from '../pipeline/limits.ts';
 import type { Timers } from '../ports/clock.ts';
 import type { GatewayContext } from './context.ts';
 import { routeDeadlineMs, within } from './deadline.ts';
+import type { PageFallback } from './deps.ts';
 import { Credentials } from './credentials.ts';
+import { refusalOfFramework } from './framework-errors.ts';
 import { requestHead } from './head.ts';
 import { allowedMethods } from './allowed-methods.ts';
 import { limitedCall, standingLimits } from './limited.ts';
@@ -97,13 +99,6 @@ const bodyAborted: FixedRefusal = {
   detail: 'the connection ended before the body was complete',
 };
 
-const wrongMedia: FixedRefusal = {
-  ...noSuchRoute,
-  code: 'UNSUPPORTED_MEDIA_TYPE',
-  reason: 'media_type',
-  detail: 'the body is of a media type that this path does not take',
-};
-
 /** What the ledger is told of a request of this lane, once its answer is out. */
 interface Exit {
   readonly stage: string;
@@ -145,15 +140,22 @@ export async function fastifyLane(
   });
   const exits = new WeakMap<IncomingMessage, Exit>();
   const methods = allowedMethods(routes);
+  let pages: PageFallback | undefined;
 
   app.setNotFoundHandler((request, reply) => {
     const allowed = methods(request.url);
+    const page = allowed === undefined ? pages?.notFound(request, reply) : undefined;
+    if (page !== undefined) {
+      exits.set(request.raw, { stage: 'page', decision: 'reject', reason: noSuchRoute.reason });
+      return page;
+    }
     const refusal =
       allowed === undefined
         ? refuse(noSuchRoute)
         : refuse(wrongMethod, undefined, [['Allow', allowed]]);
     exits.set(request.raw, { stage: 'receive', decision: 'reject', reason: refusal.reason });
     answerReply(context, reply, refusal);
+    return reply;
   });
   app.setErrorHandler((error, request, reply) => {
     const refusal = refusalOfError(context, 'page', error);
@@ -183,7 +185,7 @@ export async function fastifyLane(
       exits.set(request.raw, { stage: 'page', decision: 'reject', reason: by.reason });
       answerReply(context, reply, by);
     });
-    context.deps.pages?.(scope, context);
+    pages = context.deps.pages?.(scope, context);
   });
   await app.ready();
 
@@ -423,24 +425,6 @@ function refusalOfError(context: GatewayContext, where: string, error: unknown):
     error: error instanceof Error ? (error.stack ?? error.message) : String(error),
   });
   return refuse(ourFault, 1_000);
-}
-
-/** Fastify's own refusals (media type, size, malformed URL), in our words. */
-function refusalOfFramework(error: unknown): Refusal | undefined {
-  if (typeof error !== 'object' || error === null || !('statusCode' in error)) return undefined;
-  switch (error.statusCode) {
-    case 413:
-      return bodyTooLarge;
-    case 415:
-      return refuse(wrongMedia);
-    case 400:
-      return invalidBody(
-        [{ path: '', found: 'a malformed request', allowed: 'well-formed HTTP' }],
-        'receive',
-      );
-    default:
-      return undefined;
-  }
 }
 
 function exitOf(stage: string, said: RouteReply): Exit {

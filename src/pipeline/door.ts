@@ -73,6 +73,18 @@ export type StandingResult =
   | { readonly kind: 'unknown_entry' }
   | { readonly kind: 'bad_token'; readonly reason: string };
 
+/** Why there is no pass. */
+export type NotAdmitted =
+  | 'not_your_turn'
+  /** The claim window is over, or the pass of this turn has run out or been used. */
+  | 'turn_over'
+  | 'left'
+  | 'other_sku'
+  | 'not_drawn'
+  | 'room_paused'
+  /** This gateway has no release state to go by. */
+  | 'room_unknown';
+
 export type PassResult =
   | {
       readonly kind: 'pass';
@@ -83,7 +95,15 @@ export type PassResult =
       readonly expiresAtMs: number;
       readonly maxQuantity: number;
     }
-  | { readonly kind: 'not_admitted'; readonly standing: Standing; readonly missed: boolean }
+  | {
+      readonly kind: 'not_admitted';
+      readonly standing: Standing;
+      /** The turn is over: only joining again can bring another. */
+      readonly missed: boolean;
+      readonly why: NotAdmitted;
+      /** `other_sku`: what the pass that lives is for. */
+      readonly skuId?: string;
+    }
   | {
       readonly kind: 'not_open';
       readonly opensAtMs: number;

@@ -350,8 +350,9 @@ describe('the door', () => {
     const methods = Object.getOwnPropertyNames(MemoryAdmissionStore.prototype);
     for (const name of methods) {
       if (name !== 'constructor') {
-        Object.assign(store, {
-          [name]: () => {
+        // Getters among them, which assigning would not replace.
+        Object.defineProperty(store, name, {
+          value: () => {
             throw new Error(`a poll called ${name}`);
           },
         });
@@ -455,6 +456,100 @@ describe('the door', () => {
     const fresh = passOf(await w.door.takePass('concert', person('ann'), 'front'));
     expect(fresh.nonce).not.toBe(old.nonce);
     expect(w.standing(token).state, 'the old token is of the place that was given up').toBe('left');
+  });
+
+  test('a pass that ran out is told so within a second, though its holder counts a little longer', async () => {
+    const w = await RoomWorld.started({ stock: 10, room: { claimWindowMs: 120_000 } });
+    const token = await w.join('ann');
+    await w.open();
+    await w.door.takePass('concert', person('ann'), 'front');
+    await w.run(29_000);
+    expect(w.standing(token).state).toBe('claimed');
+    await w.run(2_500);
+    expect(w.standing(token).state).toBe('missed');
+    expect(w.state.counts.active, 'a request of the last moment may still be under way').toBe(1);
+    await w.run(3_000);
+    expect(w.state.counts.active).toBe(0);
+  });
+
+  test('who has bought, and may buy more, stands in line again once the window is over', async () => {
+    const w = await RoomWorld.started({ stock: 10 });
+    const token = await w.join('ann');
+    await w.open();
+    expect(await w.buy('ann')).toBe(true);
+    await w.run(1_000);
+    const join = (): ReturnType<RoomWorld['door']['join']> =>
+      w.door.join('concert', person('ann'), { skuIds: [] });
+    w.mayBuyMore = true;
+    expect(await join(), 'the window is open: the same place').toMatchObject({ created: false });
+    w.mayBuyMore = false;
+    await w.run(40_000);
+    expect(w.standing(token).state).toBe('claimed');
+    expect(await join(), 'the limit is used').toMatchObject({
+      created: false,
+      standing: { state: 'claimed' },
+    });
+    w.mayBuyMore = true;
+    expect(await join()).toMatchObject({ created: true, standing: { cohort: 'late' } });
+    await w.run(1_000);
+    expect(await w.buy('ann')).toBe(true);
+    await w.run(250);
+    expect(w.state.counts.finished).toBe(2);
+  });
+
+  test.each([
+    [
+      'not_your_turn',
+      async (w: RoomWorld): Promise<void> => {
+        await w.join('ann');
+      },
+    ],
+    [
+      'turn_over',
+      async (w: RoomWorld) => {
+        await w.join('ann');
+        await w.open();
+        await w.run(12_000);
+      },
+    ],
+    [
+      'left',
+      async (w: RoomWorld) => {
+        await w.join('ann');
+        await w.open();
+        await w.door.leave('concert', person('ann'));
+        await w.run(500);
+      },
+    ],
+    [
+      'other_sku',
+      async (w: RoomWorld) => {
+        await w.join('ann');
+        await w.open();
+        await w.door.takePass('concert', person('ann'), 'back');
+      },
+    ],
+    [
+      'room_paused',
+      async (w: RoomWorld) => {
+        await w.join('ann');
+        await w.open();
+        await w.loop.pause('operator', 'test');
+      },
+    ],
+  ] as const)('no pass, and why: %s', async (why, prepare) => {
+    const w = await RoomWorld.started({
+      skus: [
+        { skuId: 'front', stock: why === 'not_your_turn' ? 0 : 10 },
+        { skuId: 'back', stock: why === 'not_your_turn' ? 0 : 10 },
+      ],
+    });
+    await prepare(w);
+    if (why === 'not_your_turn') await w.open();
+    expect(await w.door.takePass('concert', person('ann'), 'front')).toMatchObject({
+      kind: 'not_admitted',
+      why,
+    });
   });
 
   test('a pass that expired inside the claim window ends the turn; who joins again waits again', async () => {

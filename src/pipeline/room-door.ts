@@ -16,7 +16,15 @@ import type { Random } from '../ports/random.ts';
 import type { Standing } from '../wire/standing.ts';
 import type { ActivityDirectory } from './activities.ts';
 import type { ChallengeDesk } from './challenges.ts';
-import type { Door, JoinResult, JoinWish, PassResult, Person, StandingResult } from './door.ts';
+import type {
+  Door,
+  JoinResult,
+  JoinWish,
+  NotAdmitted,
+  PassResult,
+  Person,
+  StandingResult,
+} from './door.ts';
 import type { ReleaseStates } from './release-states.ts';
 import { ensureSecret, roomStateNames } from './room-keys.ts';
 
@@ -47,6 +55,15 @@ export interface RoomDoorOptions {
   readonly bindsDevice?: (activityId: string) => boolean;
   /** Needed where an activity demands a challenge. */
   readonly challenges?: ChallengeDesk;
+  /**
+   * Whether what this person holds leaves room for more of one of these SKUs (none: of any). Asked when
+   * somebody who has bought wants to stand in line once more.
+   */
+  readonly mayBuyMore?: (
+    activity: Activity,
+    person: Person,
+    skuIds: readonly string[],
+  ) => Promise<boolean>;
   /** Told of every new place and pass. */
   readonly measures?: RoomMeasures;
 }
@@ -89,7 +106,7 @@ export class RoomDoor implements Door {
     const request = { entryId, skuIds: chosen.skuIds, ...entitlementOf(activity, person) };
     let { created, entry } = await store.join(activityId, request, nowMs);
     let at = view.whereabouts(placeOf(entry), activity, nowMs);
-    if (!created && at.kind === 'missed') {
+    if (!created && (await this.#isOver(activity, person, entry, at, view, nowMs))) {
       // Their turn has passed. Asking to join again is asking for a new place, behind the others.
       await store.leave(activityId, entryId, nowMs);
       ({ created, entry } = await store.join(activityId, request, nowMs));
@@ -106,6 +123,21 @@ export class RoomDoor implements Door {
       entryToken: this.#entryToken(activity, entry),
       standing: view.describe(placeOf(entry), at, activity, nowMs, this.#chance()),
     };
+  }
+
+  /** Missed; or used, its window over, and the person may buy more. */
+  async #isOver(
+    activity: Activity,
+    person: Person,
+    entry: Entry,
+    at: Whereabouts,
+    view: ReleaseView,
+    nowMs: number,
+  ): Promise<boolean> {
+    if (at.kind === 'missed') return true;
+    if (at.kind !== 'claimed') return false;
+    if ((view.windowOf(at.wave)?.claimBeforeMs ?? 0) > nowMs) return false;
+    return (await this.#o.mayBuyMore?.(activity, person, entry.skuIds)) ?? false;
   }
 
   standingByToken(activityId: string, entryToken: string): StandingResult {
@@ -179,7 +211,16 @@ export class RoomDoor implements Door {
     const view = this.#o.states.fresh(activityId);
     const at = view?.whereabouts(place.place, activity, nowMs);
     const turn = at === undefined ? undefined : turnOf(at, activity, view);
-    if (turn === undefined) return this.#notAdmitted(activity, place.place, at, nowMs);
+    if (turn === undefined) {
+      const paused = view?.state.paused === true && at?.kind !== 'missed' && at?.kind !== 'left';
+      return this.#notAdmitted(
+        activity,
+        place.place,
+        at,
+        nowMs,
+        paused ? 'room_paused' : undefined,
+      );
+    }
     const reply = await store.takePass(
       activityId,
       { entryId, skuId, passLifeMs: activity.room.passLifeMs, ...turn },
@@ -193,7 +234,9 @@ export class RoomDoor implements Door {
           : reply.kind === 'left'
             ? { kind: 'left' }
             : { kind: 'claimed', wave: turn.wave };
-      return this.#notAdmitted(activity, place.place, told, nowMs);
+      const other = reply.kind === 'other_sku' ? { skuId: reply.skuId } : {};
+      const why = reply.kind === 'other_sku' ? reply.kind : undefined;
+      return { ...this.#notAdmitted(activity, place.place, told, nowMs, why), ...other };
     }
     if (reply.fresh) {
       const { joinedAtMs } = place;
@@ -307,14 +350,16 @@ export class RoomDoor implements Door {
     place: Place,
     at: Whereabouts | undefined,
     nowMs: number,
-  ): PassResult {
+    why?: NotAdmitted,
+  ): Extract<PassResult, { kind: 'not_admitted' }> {
     const view = this.#o.states.fresh(activity.activityId);
     if (view === undefined || at === undefined) {
       const standing = this.#unknown(place, activity, nowMs);
-      return { kind: 'not_admitted', standing, missed: false };
+      return { kind: 'not_admitted', standing, missed: false, why: 'room_unknown' };
     }
     const standing = view.describe(place, at, activity, nowMs, this.#chance());
-    return { kind: 'not_admitted', standing, missed: at.kind === 'missed' || at.kind === 'left' };
+    const missed = at.kind === 'missed' || at.kind === 'left';
+    return { kind: 'not_admitted', standing, missed, why: why ?? whyOf(at) };
   }
 
   #standingOf(activity: Activity, entry: Entry, nowMs: number): Standing {
@@ -371,6 +416,18 @@ function arrivalOf(activity: Activity, joinedAtMs: number): number {
 function placeOf(entry: Entry): Place {
   const { entryId, cohort, sequence, weight } = entry;
   return { entryId, cohort, sequence, weight, lane: laneKey(entry.group, entry.skuIds) };
+}
+
+function whyOf({ kind }: Whereabouts): NotAdmitted {
+  switch (kind) {
+    case 'left':
+    case 'not_drawn':
+      return kind;
+    case 'missed':
+      return 'turn_over';
+    default:
+      return 'not_your_turn';
+  }
 }
 
 /** Whose turn it is, or was: the store still knows a pass taken in a window that is over. */

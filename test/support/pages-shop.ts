@@ -101,7 +101,11 @@ export class PagesShop {
       ...activity,
     } as Activity;
     this.app = fastify();
-    registerPages(this.app, this.deps(assets));
+    const pages = registerPages(this.app, this.deps(assets));
+    this.app.setNotFoundHandler(
+      (request, reply) =>
+        pages.notFound(request, reply) ?? reply.code(404).send({ code: 'NOT_FOUND' }),
+    );
     this.#api();
   }
 
@@ -187,6 +191,7 @@ export class PagesShop {
             kind: 'not_admitted',
             standing: this.fullStanding(),
             missed: state === 'missed',
+            why: state === 'missed' ? 'turn_over' : 'not_your_turn',
           };
         this.standing = { ...this.standing, state: 'claimed' };
         return {

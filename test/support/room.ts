@@ -43,6 +43,8 @@ export class RoomWorld {
   readonly errors: unknown[] = [];
   signals: RoomSignals | undefined;
   beacon: string | undefined;
+  /** Whether people may buy more than they have. */
+  mayBuyMore = false;
   /** Set to make control unreachable from the gateway. */
   cut = false;
 
@@ -112,6 +114,7 @@ export class RoomWorld {
       nonceMac: macOf(new Uint8Array(32).fill(2)),
       issuer: 'sluice',
       audience: 'submit',
+      mayBuyMore: () => Promise.resolve(this.mayBuyMore),
       challenges: new Challenges({
         ring: this.#challengeRing,
         issuer: 'sluice',

@@ -5,12 +5,12 @@
  * who is about to come. Counted in full, a handful of them keeps returned units from people who wait.
  * So the share that came in each part of the window is learnt, of those who had not come before it
  * (hazards, as in Kaplan and Meier's estimate, which asks of nobody how their case ends): who comes
- * comes soon in one sale, and all through the window in another. A part that nobody has been through
- * yet is taken to go on as the last one did.
+ * comes soon in one sale, and all through the window in another. Until a whole window has passed nothing
+ * is concluded: that nobody has come in its first seconds may mean that nobody has been told yet.
  */
 export const windowParts = 24;
 
-/** Before anything is learnt: of those who have not come, the share that comes in each part. */
+/** Where nobody was left to learn from: of those who have not come, the share that comes in each part. */
 const firstHazard = 1 / 6;
 /** A part's neighbour before it counts as much as so many people. */
 const neighbourWeight = 4;
@@ -22,9 +22,12 @@ export class ClaimPace {
   readonly #entered = new Float64Array(windowParts);
   readonly #came = new Float64Array(windowParts);
   #weights: Float64Array | undefined;
+  /** A window has been seen to its end. */
+  #whole = false;
 
   /** One whole part of a wave's window is over. */
   learn(part: number, entered: number, came: number): void {
+    if (part === windowParts - 1) this.#whole = true;
     if (entered <= 0 || part < 0 || part >= windowParts) return;
     this.#weights = undefined;
     this.#entered[part] = (this.#entered[part] ?? 0) + entered;
@@ -39,6 +42,7 @@ export class ClaimPace {
    * counts 1. From 0 to 1.
    */
   weightIn(part: number): number {
+    if (!this.#whole) return 1;
     this.#weights ??= this.#allWeights();
     return this.#weights[Math.min(windowParts - 1, Math.max(0, part))] ?? 1;
   }

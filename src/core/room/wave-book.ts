@@ -48,6 +48,11 @@ interface ClaimRecord {
 /** A pass's request may still be on its way this long after the pass expired, ms. */
 const lateRequestMs = 3_000;
 /**
+ * Its holder is told so much sooner that the turn is over: the pass opens nothing any more, and whoever
+ * sent their request in its last moment hears of that request, ms.
+ */
+const toldOverMs = 500;
+/**
  * Waves are told apart, and claims remembered, this long past a pass's life: late news finds them, a
  * pass asked for again names its wave, and a wave can still be revoked, ms.
  */
@@ -274,16 +279,18 @@ export class WaveBook {
       this.#waves.delete(number);
     }
     for (const [sequence, claim] of this.#living) {
-      if (knownAtMs < claim.expiresAtMs + lateRequestMs) break;
-      claim.state = 'no_show';
-      this.#living.delete(sequence);
-      this.#missed += 1;
+      if (knownAtMs < claim.expiresAtMs + toldOverMs) break;
       this.claimed.delete(sequence);
       const wave = this.#waves.get(claim.wave);
       if (wave?.state === 'open') {
         wave.lapsed.add(sequence);
         this.lapsed.add(sequence);
       }
+      // Until news of a late request can no longer come, they count as on their way.
+      if (knownAtMs < claim.expiresAtMs + lateRequestMs) continue;
+      claim.state = 'no_show';
+      this.#living.delete(sequence);
+      this.#missed += 1;
       this.yield.observe(false, mode);
     }
     for (const [sequence, claim] of this.#claims) {

@@ -74,6 +74,37 @@ async function toConfirm(): Promise<string> {
   return (await reader.get('/a/night-tide/confirm')).body;
 }
 
+describe('where there is nothing', () => {
+  it('a browser gets a page, and everybody else what an API client gets', async () => {
+    const browser = 'text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8';
+    const page = await reader.get('/a/night-tide/rom', { accept: browser });
+    expect([page.statusCode, page.headers['content-type']]).toEqual([
+      404,
+      'text/html; charset=utf-8',
+    ]);
+    expect(page.body).toContain('Nothing here');
+    expect(page.headers['content-security-policy']).toContain("default-src 'none'");
+    for (const accept of ['*/*', 'application/json', 'application/json, text/html;q=0.5']) {
+      const told = await reader.get('/a/night-tide/rom', { accept });
+      expect([accept, told.statusCode, told.json()]).toEqual([accept, 404, { code: 'NOT_FOUND' }]);
+    }
+    const api = await reader.get('/v1/nothing', { accept: browser });
+    expect(api.json()).toEqual({ code: 'NOT_FOUND' });
+  });
+});
+
+describe('a turn that is over', () => {
+  it('is said so, with the way back into the line, also where a pass was used', async () => {
+    await toConfirm();
+    shop.standing = { state: 'missed' };
+    const claimed = await reader.post('/a/night-tide/claim', { sku: 'floor' });
+    expect(claimed.statusCode).toBe(200);
+    expect(claimed.body).toContain('Your turn has passed');
+    expect(claimed.body).toContain('has run out or has been used');
+    expect(claimed.body).toContain('action="/a/night-tide/join"');
+  });
+});
+
 describe('a challenge before joining', () => {
   const demand = (kind: 'proof_of_work' | 'callback') => ({
     kind,

@@ -1,7 +1,9 @@
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
 import { OutcomeUnknownError, UnavailableError } from '../../ports/errors.ts';
-import { formMaxBytes, parseForm } from './answers.ts';
+import type { PageFallback } from '../deps.ts';
+import { formMaxBytes, notFoundPage, parseForm } from './answers.ts';
 import type { PagesDeps } from './deps.ts';
+import { wantsJson } from './language.ts';
 import { messagePage } from './layout.ts';
 import { originAllowed } from './origin.ts';
 import { registerOrderRoutes } from './order-routes.ts';
@@ -21,7 +23,7 @@ import { registerSubmitRoutes } from './submit-routes.ts';
  *        →  claim  →  /a/{activity}/confirm  →  submit  →  /a/{activity}/requests/{id}  (asks again)
  *        →  /orders/{order}  →  pay | cancel
  */
-export function registerPages(app: FastifyInstance, deps: PagesDeps): void {
+export function registerPages(app: FastifyInstance, deps: PagesDeps): PageFallback {
   void app.register(async (scope) => {
     scope.addContentTypeParser(
       'application/x-www-form-urlencoded',
@@ -53,6 +55,14 @@ export function registerPages(app: FastifyInstance, deps: PagesDeps): void {
     registerSubmitRoutes(scope, deps);
     registerOrderRoutes(scope, deps);
   });
+  return {
+    notFound(request, reply) {
+      const { accept } = request.headers;
+      const browser = accept?.includes('text/html') === true && !wantsJson(accept);
+      if (!browser || request.url.startsWith('/v1/')) return undefined;
+      return notFoundPage(readPageRequest(deps, request, reply));
+    },
+  };
 }
 
 function oneHeader(value: string | string[] | undefined): string | undefined {

@@ -9,6 +9,7 @@ import { type PageRequest, asId, readPageRequest, requestIdOf } from './request-
 import { badForm, findSale } from './room-routes.ts';
 import { confirmPage } from './views/confirm.ts';
 import { isPending, requestPage } from './views/request.ts';
+import { turnOverPage } from './views/room.ts';
 
 interface WithActivity {
   readonly activityId: string;
@@ -164,6 +165,10 @@ function withoutPass(
   const { activityId } = sale.activity;
   switch (result.kind) {
     case 'not_admitted':
+      // The standing may say for a moment longer that there is a pass, or for good where it was used.
+      return result.missed
+        ? page.page(200, turnOverPage(page.view, sale))
+        : page.goTo(`/a/${activityId}/room`);
     case 'unknown_entry':
       return page.goTo(`/a/${activityId}/room`);
     case 'not_open':

@@ -141,6 +141,8 @@ export const en = {
   missedHeading: 'Your turn has passed',
   missedText:
     'The time to begin ran out, so your turn went to the next person. You may join again.',
+  turnOverText:
+    'The pass of this turn has run out or has been used. You may join again and stand in line behind the others, as long as your limit allows.',
   leftHeading: 'You have left the room',
   leftText: 'Your place is given up. You may join again; you will be a later arrival.',
   notDrawnHeading: 'Not drawn this time',

@@ -127,6 +127,7 @@ export const zh: Words = {
   continue: '继续',
   missedHeading: '您的机会已错过',
   missedText: '开始的时间已过，机会已让给下一位。您可以重新加入。',
+  turnOverText: '这一轮的资格已过期或已使用。只要未达到限购数量，您可以重新加入，排在其他人之后。',
   leftHeading: '您已离开等候室',
   leftText: '您已放弃位置。可以重新加入，将按新的到达时间排队。',
   notDrawnHeading: '这次没有抽中',

@@ -196,6 +196,28 @@ async function takePass(call: Call): Promise<RouteReply> {
   };
 }
 
+/** In words that say what to do. */
+function detailOf({ why, standing, skuId }: Extract<PassResult, { kind: 'not_admitted' }>): string {
+  switch (why) {
+    case 'not_your_turn':
+      return standing.ahead === null
+        ? 'it is not your turn yet: the order has not been made'
+        : `it is not your turn yet: at most ${standing.ahead} people are ahead of you`;
+    case 'turn_over':
+      return 'your turn is over: the time to take a pass has passed, or its pass was used or ran out; join again to stand in line';
+    case 'left':
+      return 'you have left this room; join again to stand in line';
+    case 'other_sku':
+      return `your pass is for ${JSON.stringify(skuId)}, and it still lives; use it, or wait until it has run out`;
+    case 'not_drawn':
+      return 'you were not among those drawn';
+    case 'room_paused':
+      return 'the room is paused: nobody gets a pass for the moment, and your place is kept';
+    case 'room_unknown':
+      return 'the state of the room is not known here for the moment; your place is kept';
+  }
+}
+
 export function refusalOfPass(result: Exclude<PassResult, { kind: 'pass' }>): Refusal {
   switch (result.kind) {
     case 'not_admitted':
@@ -204,10 +226,8 @@ export function refusalOfPass(result: Exclude<PassResult, { kind: 'pass' }>): Re
         stage: 'identify',
         code: 'NOT_ADMITTED',
         scope: 'activity',
-        reason: result.missed ? 'claim_window_over' : 'not_your_turn',
-        detail: result.missed
-          ? 'your claim window is over; join again to stand in line'
-          : 'it is not your turn yet',
+        reason: result.why,
+        detail: detailOf(result),
         nextAction: result.missed ? 'REJOIN' : 'RETRY_LATER',
         ...(result.missed ? {} : { retryAfterMs: result.standing.next_poll_after_ms }),
         extra: { standing: result.standing },

@@ -34,6 +34,27 @@ ${waits && html`<div class="below">${orderCard(view, sale)}${leaveForm(view, act
   });
 }
 
+/** After a press that came too late: what happened, and the way back into the line. */
+export function turnOverPage(view: View, sale: PageActivity): string {
+  const w = view.words;
+  return renderPage(view, {
+    kind: 'room missed',
+    title: w.missedHeading,
+    step: 1,
+    content: html`<article class="place"><section class="card" data-state="missed">
+<p class="over"><a href="/a/${sale.activity.activityId}">${sale.activity.name}</a></p>
+<h1>${w.missedHeading}</h1>
+<p class="lede">${w.turnOverText}</p>
+${rejoinForm(view, sale)}
+</section></article>`,
+  });
+}
+
+function rejoinForm(view: View, sale: PageActivity): HtmlValue {
+  if (sale.phase === 'closed') return null;
+  return html`<form method="post" action="/a/${sale.activity.activityId}/join"><p class="actions"><button class="button" type="submit">${view.words.rejoin}</button></p></form>`;
+}
+
 function headings(view: View, standing: Standing): readonly [string, string] {
   const w = view.words;
   switch (standing.state) {
@@ -75,9 +96,7 @@ function stateBody(view: View, sale: PageActivity, standing: Standing): HtmlValu
       return claimForm(view, sale, w.continue);
     case 'left':
     case 'missed':
-      return sale.phase === 'closed'
-        ? null
-        : html`<form method="post" action="${base}/join"><p class="actions"><button class="button" type="submit">${w.rejoin}</button></p></form>`;
+      return rejoinForm(view, sale);
     case 'not_drawn':
     case 'closed':
       return html`<p class="actions"><a class="button quiet" href="${base}">${w.back}</a></p>`;
