@@ -21,6 +21,10 @@ export class BudgetWatch {
   /** Epochs of emergency budgets that were handed out. */
   readonly #armed = new Set<string>();
   #forgotten = 0;
+  readonly #grants = new Map<string, { readonly leaseId: number; readonly milli: number }>();
+  /** Tokens handed out, less those that came back. */
+  #out = 0;
+  #leastOut = 0;
 
   constructor(world: World, oracle: Oracle) {
     this.#world = world;
@@ -38,12 +42,39 @@ export class BudgetWatch {
   ): void {
     const tokens = (reply.grantedMilli + reply.keptMilli) / 1_000;
     this.#armed.add(`${request.instance} ${reply.epoch}`);
+    this.#granted(request, reply);
     this.#settle();
     this.#leases.set(request.instance, {
       tokens,
       untilUs: this.#world.time.nowUs + reply.leaseUs + graceUs,
     });
     this.#settle();
+  }
+
+  /**
+   * What the store hands out, less what comes back to it, is never more than the bucket held and earned
+   * meanwhile. Of what came back the most is taken that may have.
+   */
+  #granted(
+    request: Parameters<BudgetStore['renew']>[1],
+    reply: Awaited<ReturnType<BudgetStore['renew']>>,
+  ): void {
+    const { limits } = this.#world.plan.shape;
+    const before = this.#grants.get(request.instance);
+    const unheard = before !== undefined && before.leaseId !== request.leaseId ? before.milli : 0;
+    this.#grants.set(request.instance, { leaseId: reply.leaseId, milli: reply.grantedMilli });
+    const earned = this.#ratePerUs() * this.#world.time.nowUs;
+    this.#leastOut = Math.min(this.#leastOut, this.#out - earned);
+    this.#out += (reply.grantedMilli - request.returnMilli - unheard) / 1_000;
+    const above = this.#out - earned - this.#leastOut;
+    const allowed = limits.burst * (1 + this.#forgotten) + 1;
+    this.#oracle.check(
+      above <= allowed,
+      '6',
+      () =>
+        `leases of ${above.toFixed(2)} tokens above the rate were handed out; allowed ${allowed}`,
+    );
+    this.#leastOut = Math.min(this.#leastOut, this.#out - earned);
   }
 
   taken(reply: Awaited<ReturnType<BudgetStore['take']>>): void {
@@ -72,7 +103,7 @@ export class BudgetWatch {
     }
     const spent = (process.running?.shared?.emergencyTotalMilli ?? 0) / 1_000;
     this.#oracle.check(
-      spent <= emergencyTokens * this.#armed.size,
+      spent <= emergencyTokens * process.emergencies,
       '6',
       () => `${process.name} spent ${spent} tokens of its emergency budget of ${emergencyTokens}`,
     );

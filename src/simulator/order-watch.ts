@@ -23,7 +23,18 @@ export class OrderWatch {
   committed(messages: readonly OrderMessage[], fates: readonly CommitFate[]): void {
     for (const [at, fate] of fates.entries()) {
       const message = messages[at];
-      if (message === undefined || fate.fate !== 'released' || !fate.fresh) continue;
+      if (message === undefined || !fate.fresh) continue;
+      if (fate.fate === 'ordered') {
+        const stock = this.#world.servers.orders.stockNow(message);
+        this.#oracle.check(
+          stock === undefined || message.generation >= stock.generation,
+          '1',
+          () =>
+            `${message.reservationId} of generation ${message.generation} became an order in ` +
+            `generation ${stock?.generation ?? 0}`,
+        );
+        continue;
+      }
       this.#oracle.edge(`released ${fate.reason}`);
       this.#oracle.check(
         fate.reason !== 'deadline' || this.#world.trueMs > message.deadlineMs - clockToleranceMs,

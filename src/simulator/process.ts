@@ -90,6 +90,7 @@ export class SimProcess implements Owner {
   readonly #skewMs: number;
   /** What its disk remembers of emergency budgets. */
   readonly #markers = new SimEmergencyLedger();
+  #grantedBefore = 0;
 
   constructor(parts: ProcessParts) {
     this.#parts = parts;
@@ -98,6 +99,11 @@ export class SimProcess implements Owner {
     this.roles = parts.roles;
     this.clock = parts.clock;
     this.#skewMs = parts.clock.skewMs;
+  }
+
+  /** Emergency budgets that this life was allowed to spend. */
+  get emergencies(): number {
+    return this.#markers.granted - this.#grantedBefore;
   }
 
   has(role: Role): boolean {
@@ -109,6 +115,7 @@ export class SimProcess implements Owner {
     const { world } = this.#parts;
     this.life += 1;
     const { life } = this;
+    this.#grantedBefore = this.#markers.granted;
     // A machine is given the time before anything is started on it.
     this.clock.set(this.#skewMs);
     try {

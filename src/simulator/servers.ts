@@ -289,6 +289,8 @@ const noTimers = {
 export class SimEmergencyLedger implements EmergencyLedger {
   readonly #armed = new Map<string, number>();
   readonly #unspent = new Set<string>();
+  /** How often somebody was allowed to spend. */
+  granted = 0;
 
   async arm(budget: string, epoch: number): Promise<void> {
     if ((this.#armed.get(budget) ?? 0) >= epoch) return;
@@ -297,7 +299,9 @@ export class SimEmergencyLedger implements EmergencyLedger {
   }
 
   async spend(budget: string): Promise<boolean> {
-    return this.#unspent.delete(budget);
+    const found = this.#unspent.delete(budget);
+    if (found) this.granted += 1;
+    return found;
   }
 
   async rearm(budget: string): Promise<void> {
