@@ -41,19 +41,32 @@ afterAll(async () => {
   await cluster.stop();
 });
 
-/** `sluice drill NAME --json`, in a process of its own. */
-async function drilled(name: string): Promise<{ code: number | null; reports: DrillReport[] }> {
-  const args = [join(import.meta.dirname, '../../dist/main.js'), 'drill', name, '--json'];
-  const child = spawn(process.execPath, args, {
-    stdio: ['ignore', 'pipe', 'inherit'],
-    env: { ...process.env, SLUICE_CLUSTER_STATE: cluster.stateFile },
-  });
-  let text = '';
+/** `sluice …`, in a process of its own. */
+async function sluice(...words: readonly string[]): Promise<{ code: number | null; out: string }> {
+  const child = spawn(
+    process.execPath,
+    [join(import.meta.dirname, '../../dist/main.js'), ...words],
+    {
+      stdio: ['ignore', 'pipe', 'inherit'],
+      env: {
+        ...process.env,
+        SLUICE_CLUSTER_STATE: cluster.stateFile,
+        SLUICE_ADMIN_URL: cluster.operator,
+        SLUICE_ADMIN_TOKEN: cluster.adminToken,
+      },
+    },
+  );
+  let out = '';
   child.stdout.on('data', (part) => {
-    text += String(part);
+    out += String(part);
   });
   const [code] = (await once(child, 'close')) as [number | null];
-  return { code, reports: JSON.parse(text) as DrillReport[] };
+  return { code, out };
+}
+
+async function drilled(name: string): Promise<{ code: number | null; reports: DrillReport[] }> {
+  const { code, out } = await sluice('drill', name, '--json');
+  return { code, reports: JSON.parse(out) as DrillReport[] };
 }
 
 describe('sluice drill', () => {
@@ -143,6 +156,30 @@ describe('after the last unit', () => {
     const watched = await watchRedis(inventoryPort(cluster));
     expect((await site.buy(buyer.visitor, buyer.pass)).submitted.status).toBe(202);
     expect(callsOfSubmits(await watched.end())).toBeGreaterThan(0);
+    expect(await site.cleanUp()).toEqual([]);
+  }, 120_000);
+});
+
+describe('the inventory server loses everything', () => {
+  test('sluice recover builds it anew from the orders, and sluice reconcile finds nothing', async () => {
+    const { visitor, pass } = await site.admitted();
+    const { requestId } = await site.buy(visitor, pass);
+    const isOrdered = async (): Promise<boolean> =>
+      (await site.stateOf(visitor, requestId)) === 'ORDERED';
+    await until('it is ordered', isOrdered);
+    const before = await site.stock();
+    await site.inventory.say('FLUSHALL');
+    const { code } = await sluice('recover', '--reason', 'the server was flushed');
+    expect(code).toBe(0);
+    expect(await site.stock()).toEqual(before);
+    expect(await isOrdered()).toBe(true);
+    await until('stock, queue and orders say the same', async () => {
+      return (await sluice('reconcile', '--dry-run')).code === 0;
+    });
+    // The sale goes on, and the unit can be given back.
+    expect(await site.cleanUp()).toEqual([]);
+    const next = await site.admitted();
+    expect((await site.buy(next.visitor, next.pass)).submitted.status).toBe(202);
     expect(await site.cleanUp()).toEqual([]);
   }, 120_000);
 });

@@ -1,7 +1,13 @@
 import { ignoreRetryAfter } from './crowd.ts';
 import type { Drill } from './drill.ts';
 import { killGateway, staleControl } from './processes.ts';
-import { brokerRestart, cutAdmission, noDatabaseConnections, slowQueue } from './stores.ts';
+import {
+  brokerRestart,
+  cutAdmission,
+  databaseCrash,
+  noDatabaseConnections,
+  slowQueue,
+} from './stores.ts';
 import { lateSoldOut, lostBroadcasts, noReleaseState } from './words.ts';
 
 /** Every drill, in the order in which `sluice drill all` runs them: the gentle ones first. */
@@ -13,6 +19,7 @@ export const drills: readonly Drill[] = [
   cutAdmission,
   slowQueue,
   noDatabaseConnections,
+  databaseCrash,
   killGateway,
   staleControl,
   brokerRestart,

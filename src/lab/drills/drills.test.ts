@@ -4,7 +4,13 @@ import { ignoreRetryAfter } from './crowd.ts';
 import { type Drill, DrillCannotRunError, runDrill } from './drill.ts';
 import { killGateway, staleControl } from './processes.ts';
 import type { Site } from './site.ts';
-import { brokerRestart, cutAdmission, noDatabaseConnections, slowQueue } from './stores.ts';
+import {
+  brokerRestart,
+  cutAdmission,
+  databaseCrash,
+  noDatabaseConnections,
+  slowQueue,
+} from './stores.ts';
 import { lateSoldOut, lostBroadcasts, noReleaseState } from './words.ts';
 
 /** What a good system shows, and what bad ones would. */
@@ -62,6 +68,7 @@ const controls = [
     },
   ),
   controlOf(slowQueue, slowed, slowedBadly),
+  controlOf(databaseCrash, slowed, slowedBadly),
   controlOf(
     noDatabaseConnections,
     { ...slowed, held: 100 },

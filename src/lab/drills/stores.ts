@@ -142,6 +142,39 @@ export const noDatabaseConnections: Drill<Slowed & { readonly held: number }> = 
   },
 };
 
+/** The database throws everybody out and recovers from its log, as after a crash. */
+export const databaseCrash: Drill<Slowed> = {
+  name: 'database-crash',
+  about: 'a process of PostgreSQL is killed: it ends every connection and recovers from its log',
+  expected:
+    'reservations go on; nothing is told that is not so; the order is there within 30 s after, once',
+  async observe(site) {
+    const { visitor, pass } = await site.admitted();
+    const database = await site.database();
+    site.undo('closing the connection', () => database.end().catch(() => undefined));
+    const { rows } = await database.query<{ pid: number }>('SELECT pg_backend_pid() AS pid');
+    try {
+      process.kill(rows[0]?.pid ?? 0, 'SIGKILL');
+    } catch (error) {
+      const why = error instanceof Error ? error.message : String(error);
+      throw new DrillCannotRunError(`its process cannot be killed from here: ${why}`);
+    }
+    const { requestId, submitted } = await site.buy(visitor, pass);
+    const meanwhile = await site.stateOf(visitor, requestId);
+    const orderedMs = await site.msUntil(
+      30_000,
+      async () => (await site.stateOf(visitor, requestId)) === 'ORDERED',
+    );
+    // It may be back before anybody looks.
+    return {
+      submitted: said(submitted),
+      meanwhile: meanwhile === 'ORDERED' ? 'QUEUED' : meanwhile,
+      orderedMs,
+    };
+  },
+  judge: judgeSlowed,
+};
+
 /** The server that queue and stock lie in starts anew. */
 export const brokerRestart: Drill<{
   readonly uptimeBefore: number;
