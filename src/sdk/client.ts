@@ -4,9 +4,9 @@ import { type Priority, Reads } from './reads.ts';
 import { RetryBucket, type RetryLimits } from './retry.ts';
 import { Submission, type Wish } from './submission.ts';
 import { type ClientCounts, Telemetry } from './telemetry.ts';
-import { type Answer, makeTransport, type SolveChallenge, ticketIn } from './transport.ts';
+import { type Answer, makeTransport, ticketIn } from './transport.ts';
 import { type Watch, type WatchOptions, watchStanding } from './watch.ts';
-import { type WorkOptions, solveWork } from './work.ts';
+import { type WorkOptions, solveWork, workIn } from './work.ts';
 
 /**
  * A buyer's side of a sale. Every method is one thing a person does; what may be repeated is repeated
@@ -64,8 +64,6 @@ export interface ClientOptions {
   readonly env: ClientEnvironment;
   /** Absent where cookies say who asks. */
   readonly userToken?: () => string | undefined;
-  /** Answers what a room or a limit asks; without it `CHALLENGE_REQUIRED` is told as it is. */
-  readonly solveChallenge?: SolveChallenge;
   readonly onTelemetry?: (counts: Readonly<ClientCounts>) => void;
 }
 
@@ -74,7 +72,7 @@ const comebacksMax = 3;
 const comebackMaxMs = 60_000;
 
 export function createClient(options: ClientOptions): Client {
-  const { env, baseUrl = '', userToken, solveChallenge } = options;
+  const { env, baseUrl = '', userToken } = options;
   const entryTokens = new Map<string, string>();
   const bearer = (): Readonly<Record<string, string>> => {
     const token = userToken?.();
@@ -86,7 +84,6 @@ export function createClient(options: ClientOptions): Client {
     { env, bucket: new RetryBucket(), telemetry, reads },
     baseUrl,
     bearer,
-    solveChallenge,
   );
 
   const read = async (path: string, priority: Priority): Promise<Result<unknown>> => {
@@ -130,7 +127,8 @@ export function createClient(options: ClientOptions): Client {
       let result = await ask(joining.challenge);
       for (let answered = 0; !result.ok && answered < challengesMax; answered += 1) {
         const work = workIn(result.problem);
-        if (work === undefined) break;
+        // One of a limit has been answered on the way, where it could be.
+        if (work === undefined || work.inHeader) break;
         const answer = await solveWork(env, work.token, work.bits, {
           ...joining,
           limitMs: work.limitMs,
@@ -166,18 +164,6 @@ export function createClient(options: ClientOptions): Client {
       return telemetry.counts;
     },
   };
-}
-
-/** The proof of work that a refusal asks for. */
-function workIn(
-  problem: unknown,
-): { readonly token: string; readonly bits: number; readonly limitMs: number } | undefined {
-  const { challenge, server_time: now } = Object(problem) as Record<string, unknown>;
-  const { kind, token, bits, expires_at: expires } = Object(challenge) as Record<string, unknown>;
-  if (kind !== 'proof_of_work' || typeof token !== 'string' || typeof bits !== 'number') return;
-  // By the server's two instants: the clock here may be wrong.
-  const lifeMs = Date.parse(String(expires)) - Date.parse(String(now));
-  return { token, bits, limitMs: Number.isNaN(lifeMs) ? Infinity : lifeMs };
 }
 
 function resultOf(answer: Answer): Result<unknown> {

@@ -14,6 +14,5 @@ export { type RetryLimits, RetryBucket, retryDefaults, retryDelayMs } from './re
 export { type Outcome, Submission, type SubmissionState, type Wish } from './submission.ts';
 export { systemEnvironment } from './system.ts';
 export type { ClientCounts } from './telemetry.ts';
-export type { Challenge, SolveChallenge } from './transport.ts';
 export { type Watch, type WatchOptions, watchStanding } from './watch.ts';
 export { type WorkOptions, solveWork } from './work.ts';

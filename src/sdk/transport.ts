@@ -2,6 +2,7 @@ import type { ClientEnvironment, FetchReply } from './environment.ts';
 import type { Reads } from './reads.ts';
 import type { RetryBucket } from './retry.ts';
 import type { Telemetry } from './telemetry.ts';
+import { solveWork, workIn } from './work.ts';
 
 /** A reply, or the news that there was none: the request may or may not have arrived. */
 export type Answer =
@@ -30,17 +31,6 @@ export interface Transport {
   ): Promise<Answer>;
 }
 
-/** What `CHALLENGE_REQUIRED` asks to be answered. */
-export interface Challenge {
-  readonly kind: string;
-  readonly token: string;
-  readonly bits: number;
-  readonly url: string | null;
-}
-
-/** Answers a challenge, or gives up on it. */
-export type SolveChallenge = (challenge: Challenge) => Promise<string | undefined>;
-
 /** Requests with a place ahead that this client remembers. */
 const ticketsMax = 100;
 
@@ -51,7 +41,6 @@ export function makeTransport(
   parts: Pick<Transport, 'env' | 'bucket' | 'telemetry' | 'reads'>,
   base: string,
   credentials: () => Readonly<Record<string, string>>,
-  solve?: SolveChallenge,
 ): Transport {
   const { env } = parts;
   /** Method and path → the ticket for its place. Only this client keeps the request. */
@@ -101,12 +90,21 @@ export function makeTransport(
       tickets.delete(name);
       const own = ticket === undefined ? headers : { ...headers, 'sluice-ticket': ticket };
       let answer = await attempt(method, path, body, own, signal);
-      const asked = solve === undefined ? undefined : challengeIn(answer);
-      const solved = asked === undefined ? undefined : await solve?.(asked.challenge);
-      if (asked !== undefined && solved !== undefined) {
-        answer = asked.inHeader
-          ? await attempt(method, path, body, { ...own, 'sluice-challenge': solved }, signal)
-          : await attempt(method, path, { ...Object(body), challenge: solved }, own, signal);
+      // What a limit asks for is paid here, for this one request; a room asks whoever joins.
+      const work = answer.kind === 'lost' ? undefined : workIn(answer.body);
+      if (work?.inHeader === true) {
+        const { token, bits, limitMs } = work;
+        const patience = signal === undefined ? { limitMs } : { limitMs, signal };
+        const solved = await solveWork(env, token, bits, patience);
+        if (solved !== undefined && signal?.aborted !== true) {
+          answer = await attempt(
+            method,
+            path,
+            body,
+            { ...own, 'sluice-challenge': solved },
+            signal,
+          );
+        }
       }
       const next = answer.kind === 'lost' ? ticket : ticketIn(answer.body);
       if (next !== undefined && tickets.size < ticketsMax) tickets.set(name, next);
@@ -119,20 +117,6 @@ export function makeTransport(
 export function ticketIn(body: unknown): string | undefined {
   const { code, ticket } = Object(body) as { code?: unknown; ticket?: unknown };
   return code === 'ACCEPTED_LATER' && typeof ticket === 'string' ? ticket : undefined;
-}
-
-/** A limit takes the answer in a header, the room in the body. */
-function challengeIn(
-  answer: Answer,
-): { readonly challenge: Challenge; readonly inHeader: boolean } | undefined {
-  if (answer.kind === 'lost') return undefined;
-  const body = Object(answer.body) as {
-    code?: unknown;
-    challenge?: unknown;
-    answer_header?: unknown;
-  };
-  if (body.code !== 'CHALLENGE_REQUIRED' || typeof body.challenge !== 'object') return undefined;
-  return { challenge: body.challenge as Challenge, inHeader: body.answer_header !== undefined };
 }
 
 /** The exact hint where the body has one, else the header's whole seconds. */

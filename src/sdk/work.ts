@@ -18,6 +18,29 @@ export interface WorkOptions {
   readonly limitMs?: number;
 }
 
+/** The work that a refusal asks for. */
+export interface Work {
+  readonly token: string;
+  readonly bits: number;
+  /** Life of the challenge. */
+  readonly limitMs: number;
+  /** A limit takes the answer in a header of the same request, a room in the body of the join. */
+  readonly inHeader: boolean;
+}
+
+/** Undefined where a problem asks for none. */
+export function workIn(problem: unknown): Work | undefined {
+  const { challenge, answer_header: header, server_time: now } = Object(problem) as Fields;
+  const { kind, token, bits, expires_at: expires } = Object(challenge) as Fields;
+  if (kind !== 'proof_of_work' || typeof token !== 'string' || typeof bits !== 'number') return;
+  // By the server's two instants: the clock here may be wrong.
+  const lifeMs = Date.parse(String(expires)) - Date.parse(String(now));
+  const limitMs = Number.isNaN(lifeMs) ? Infinity : lifeMs;
+  return { token, bits, limitMs, inHeader: header !== undefined };
+}
+
+type Fields = Record<string, unknown>;
+
 /** How long a slice may hold the page up, ms: less than a frame; in a hidden tab nobody waits. */
 const sliceMs = 10;
 const hiddenSliceMs = 300;
