@@ -11,16 +11,18 @@ const longWindowMs = 120_000;
 /** Statements followed up per tick, and at once: bounds memory, not truth. */
 const statementsPerTick = 4;
 const statementsMax = 4_000;
+/** What a person is told, and that it is their turn, they learn up to one publication later, ms. */
+const toldWithinMs = 250;
 /** Ratios kept per horizon. */
 const ratiosMax = 600;
 /** With this many ratios they count as much as the first guess does. */
-const beliefHalf = 60;
+const beliefHalf = 200;
 /** Settled statements without which no share is published. */
 const settledMin = 20;
 /** How fast the width follows errors. */
 const learningRate = 0.04;
 /** Quantiles of a bounded sample are too narrow at its ends: a little is added on the log scale. */
-const padding = 0.08;
+const padding = 0.15;
 /** Longest silence that is ticked through one by one; after a longer one, old paces say nothing. */
 const silenceMaxTicks = 7_200;
 
@@ -159,7 +161,8 @@ export class Forecaster {
   }
 
   #learn(statement: Statement, actualMs: number): void {
-    const held = actualMs >= statement.lowMs - 1 && actualMs <= statement.highMs + 1;
+    const held =
+      actualMs >= statement.lowMs - toldWithinMs && actualMs <= statement.highMs + toldWithinMs;
     this.#settled += 1;
     if (held) this.#held += 1;
     const of = this.#horizons[statement.horizon];
