@@ -44,6 +44,7 @@ import { bundled } from './support/server-process.ts';
 export interface OverloadSize {
   readonly people: number;
   readonly refusals: number;
+  readonly triesMax: number;
   /** Reservations per second of the stock at most; less where the process refuses too few for it. */
   readonly capacity: number;
   readonly levels: readonly number[];
@@ -59,10 +60,11 @@ export interface OverloadSize {
 export const largeSize: OverloadSize = {
   people: 20_000,
   refusals: 20_000,
+  triesMax: 2,
   capacity: 200,
   levels: [0.5, 1, 2, 5, 10],
-  warmMs: 3_000,
-  measuredMs: 5_000,
+  warmMs: 2_500,
+  measuredMs: 4_000,
   contenders,
   cpuLevels: [0.5, 1, 2, 4, 8],
   admissionCpuUs: 2_000,
@@ -72,6 +74,7 @@ export const largeSize: OverloadSize = {
 export const smallSize: OverloadSize = {
   people: 600,
   refusals: 400,
+  triesMax: 1,
   capacity: 100,
   levels: [2],
   warmMs: 200,
@@ -182,7 +185,7 @@ export interface OverloadResult {
 export async function overload(size: OverloadSize): Promise<OverloadResult> {
   const folder = mkdtempSync(join(tmpdir(), 'sluice-bench-'));
   try {
-    const bench = openBench(await bundled('overload-server', folder), size.people);
+    const bench = openBench(await bundled('overload-server', folder), size.people, size.triesMax);
     const refusing = await refusalRate(bench, size.refusals);
     const asked = Math.max(20, Math.min(size.capacity, Math.floor(refusing.perSecond / 20)));
     const admitting = await admissionRate(bench, { perSecond: asked, cpuUs: 0 }, asked * 3);

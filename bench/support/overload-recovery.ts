@@ -43,14 +43,14 @@ export async function recoveries(bench: Bench, capacity: number): Promise<Recove
     measuredFromMs: 2_000,
   };
 
-  const spike = { from: 5_000, until: 15_000, end: 30_000 };
+  const spike = { from: 4_000, until: 12_000, end: 24_000 };
   const spiked = await runScene(bench, {
     ...base,
     durationMs: spike.end,
     perSecond: (atMs) => (atMs >= spike.from && atMs < spike.until ? 10 : calm) * capacity,
   });
 
-  const slow = { from: 5_000, until: 20_000, end: 60_000 };
+  const slow = { from: 4_000, until: 16_000, end: 40_000 };
   const slowed = await runScene(bench, {
     ...base,
     durationMs: slow.end,
@@ -62,7 +62,7 @@ export async function recoveries(bench: Bench, capacity: number): Promise<Recove
   });
 
   // Everybody comes back, without end; once as impatient scripts do, once as the client library does.
-  const storm = { from: 3_000, until: 6_000, end: 26_000 };
+  const storm = { from: 3_000, until: 6_000, end: 20_000 };
   const stormy = (contender: Scene['contender'], retryAfterMs: Scene['retryAfterMs']) =>
     runScene(bench, {
       ...base,
@@ -108,8 +108,8 @@ export async function recoveries(bench: Bench, capacity: number): Promise<Recove
       retry_storm: stormRows,
     },
     rows: [
-      row('10 C for 10 s, then calm', afterSpike),
-      row('stock at 60 % for 15 s', afterSlow),
+      row('10 C for 8 s, then calm', afterSpike),
+      row('stock at 60 % for 12 s', afterSlow),
       ...stormRows.map(
         (one): Row => [
           `storm: ${one.name}`,
@@ -128,9 +128,9 @@ export async function recoveries(bench: Bench, capacity: number): Promise<Recove
         xName: 'seconds',
         yName: 'served per second ÷ C',
         lines: [
-          { name: '10 C from 5 s to 15 s', points: perSecondOf(spiked.servedPerTenth, capacity) },
+          { name: '10 C from 4 s to 12 s', points: perSecondOf(spiked.servedPerTenth, capacity) },
           {
-            name: 'stock at 60 % from 5 s to 20 s',
+            name: 'stock at 60 % from 4 s to 16 s',
             points: perSecondOf(slowed.servedPerTenth, capacity),
           },
         ],

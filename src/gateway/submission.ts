@@ -22,6 +22,8 @@ import { checkerOf, idText, parseJson } from './validate.ts';
 
 const checkSubmit = checkerOf(SubmitRequest);
 
+/** Of the time a sender gives, kept for the answer, ms. */
+const answerMarginMs = 5;
 const traceparentPattern = /^[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}$/;
 
 /** A submit over HTTP. Everything that an early refusal does not need is read on demand. */
@@ -98,6 +100,14 @@ export class HttpSubmission implements Submission {
 
   header(name: string): string | undefined {
     return headerText(this.#request, name);
+  }
+
+  remainingMs(): number | undefined {
+    const asked = headerText(this.#request, 'sluice-timeout-ms');
+    if (asked === undefined || !/^\d{1,6}$/.test(asked)) return undefined;
+    const passedMs = (this.#context.deps.clock.monoUs() - this.arrivedUs) / 1000;
+    // What our own answer needs to be on time.
+    return Math.max(0, Number(asked) - passedMs - answerMarginMs);
   }
 
   get idempotencyKey(): string | undefined {

@@ -271,3 +271,49 @@ describe('time', () => {
     expect(kinds.filter((kind) => kind === 'unavailable')).toHaveLength(5);
   });
 });
+
+describe('a caller’s own time', () => {
+  test('over before it was sent: it never is, and nothing was taken', async () => {
+    const sent: string[] = [];
+    const { world, batcher } = setUp(async (_sku, batch) => {
+      sent.push(...batch.map(({ requestId }) => requestId));
+      await new Promise<void>((resolve) => void world.after(100, resolve));
+      return replyTo(batch);
+    });
+    const first = batcher.add(sku, request(1));
+    await world.advance(2);
+    const late = batcher.add(sku, request(2), 50);
+    const patient = batcher.add(sku, request(3), 500);
+    await world.advance(60);
+    expect(await late).toEqual({ kind: 'late' });
+    await world.advance(300);
+    expect((await first).kind).toBe('outcome');
+    expect((await patient).kind).toBe('outcome');
+    expect(sent).toEqual(['r1', 'r3']);
+  });
+
+  test('over while the store works: nobody knows, and whatever it says later changes nothing', async () => {
+    const { world, batcher } = setUp(async (_sku, batch) => {
+      await new Promise<void>((resolve) => void world.after(100, resolve));
+      return replyTo(batch);
+    });
+    const asked = batcher.add(sku, request(1), 30);
+    await world.advance(40);
+    expect(await asked).toEqual({ kind: 'unknown' });
+    await world.advance(200);
+    expect(batcher.waiting).toBe(0);
+  });
+
+  test('a longer time than ours changes nothing', async () => {
+    const { world, batcher } = setUp(() => new Promise(() => undefined));
+    const asked = batcher.add(sku, request(1), 1_000_000);
+    await world.advance(callTimeoutMs + 10);
+    expect(await asked).toEqual({ kind: 'unknown' });
+  });
+});
+
+const replyTo = (batch: readonly ReserveRequest[]): ReserveReply => ({
+  kind: 'done',
+  mark: mark(),
+  outcomes: batch.map(() => ({ kind: 'sold_out' })),
+});

@@ -60,6 +60,8 @@ export type ReserveResult =
   | { readonly kind: 'unknown_sku' }
   /** Nothing was done: the store did not answer. */
   | { readonly kind: 'unavailable' }
+  /** Nothing was done: whoever asked said how long it would wait, and it was not sent by then. */
+  | { readonly kind: 'late' }
   /** Nothing was done: we did not even ask the store, because it is known not to answer well. */
   | { readonly kind: 'not_asked' }
   /** It may have been done. */
@@ -94,7 +96,10 @@ export interface ReserveBatcherOptions {
 interface Waiting {
   readonly request: ReserveRequest;
   readonly sinceUs: number;
-  readonly resolve: (result: ReserveResult) => void;
+  /** Past the time its caller gave it, or sent: who is late before that is not sent at all. */
+  isLate: boolean;
+  isSent: boolean;
+  resolve: (result: ReserveResult) => void;
 }
 
 interface Lane {
@@ -115,14 +120,41 @@ export class ReserveBatcher {
     this.#options = options;
   }
 
-  /** Resolves with the request's own result; never rejects. O(1) plus its share of the call. */
-  add(sku: SkuKey, request: ReserveRequest): Promise<ReserveResult> {
+  /**
+   * Resolves with the request's own result; never rejects. O(1) plus its share of the call. After
+   * `remainingMs`, where the caller said so, the answer is `late` if nothing was sent by then, and
+   * `unknown` if it was: the store may still do it.
+   */
+  add(sku: SkuKey, request: ReserveRequest, remainingMs?: number): Promise<ReserveResult> {
+    if (remainingMs !== undefined && remainingMs <= 0) return Promise.resolve({ kind: 'late' });
     const lane = this.#lane(sku, this.#options.placeOf?.(sku, request) ?? 0);
     if (lane.waiting.length >= waitingPerSkuMax) return Promise.resolve({ kind: 'full' });
     return new Promise((resolve) => {
-      lane.waiting.push({ request, sinceUs: this.#options.monoUs(), resolve });
+      const waiting: Waiting = {
+        request,
+        sinceUs: this.#options.monoUs(),
+        isLate: false,
+        isSent: false,
+        resolve,
+      };
+      lane.waiting.push(waiting);
+      if (remainingMs !== undefined && remainingMs < 2 * callTimeoutMs) {
+        this.#endAfter(waiting, remainingMs);
+      }
       this.#schedule(lane);
     });
+  }
+
+  #endAfter(waiting: Waiting, remainingMs: number): void {
+    const { resolve } = waiting;
+    const timer = this.#options.timers.after(remainingMs, () => {
+      waiting.isLate = !waiting.isSent;
+      resolve({ kind: waiting.isSent ? 'unknown' : 'late' });
+    });
+    waiting.resolve = (result) => {
+      timer.cancel();
+      resolve(result);
+    };
   }
 
   /** Store calls made since the start. */
@@ -208,6 +240,8 @@ export class ReserveBatcher {
   #stillWanted(batch: Waiting[]): readonly Waiting[] {
     const oldestUs = this.#options.monoUs() - callTimeoutMs * 1000;
     return batch.filter((waiting) => {
+      if (waiting.isLate) return false;
+      waiting.isSent = waiting.sinceUs >= oldestUs;
       if (waiting.sinceUs >= oldestUs) return true;
       waiting.resolve({ kind: 'unavailable' });
       return false;

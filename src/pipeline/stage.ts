@@ -32,6 +32,8 @@ export interface Submission {
   readonly traceparent: string | undefined;
   /** The peer of the connection is one of our proxies. */
   readonly fromTrustedProxy?: boolean;
+  /** What is left of the time that the sender gave this request, ms; undefined where it gave none. */
+  remainingMs?(): number | undefined;
   /** A header field, by its name in lower case, for rules that name one. */
   header?(name: string): string | undefined;
   /** It relies on a cookie, and no page of ours sent it. */

@@ -375,6 +375,20 @@ describe('a store that does not answer', () => {
     (real: InventoryStore): InventoryStore =>
       withReserve(real, () => Promise.reject(error()));
 
+  test('a sender’s own time is over: nothing is begun; nonsense for a time is none', async () => {
+    const at = await open();
+    const headers = at.buyer('ann').headers;
+    const late = await submit(at, { ...headers, 'sluice-timeout-ms': '0' });
+    expect([late.status, late.body['code'], late.body['reason']]).toEqual([
+      503,
+      'SYSTEM_OVERLOADED',
+      'deadline',
+    ]);
+    expect((await at.store.mark(sku))?.held).toBe(0);
+    const served = await submit(at, { ...headers, 'sluice-timeout-ms': 'soon' });
+    expect(served.status).toBe(202);
+  });
+
   test('surely nothing done', async () => {
     const at = await open({ store: failing(() => new UnavailableError('away')) });
     const answer = await submit(at, at.buyer('ann').headers);

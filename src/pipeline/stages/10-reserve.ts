@@ -65,6 +65,12 @@ const notAsked: FixedRefusal = {
   detail: 'the stock does not answer well and is being probed; nothing was taken',
 };
 
+const tooLate: FixedRefusal = {
+  ...queueFull,
+  reason: 'deadline',
+  detail: 'the time that you gave this request was over before it was begun; nothing was taken',
+};
+
 const paused: FixedRefusal = {
   ...queueFull,
   reason: 'sku_paused',
@@ -183,6 +189,8 @@ export function reserveStage(parts: ReserveStageParts): AsyncStage {
         return withRequest(refuse(stockNotLoaded, spread.busyMs()), body);
       case 'unavailable':
         return withRequest(refuse(stockAway, spread.busyMs()), body);
+      case 'late':
+        return withRequest(refuse(tooLate, spread.busyMs()), body);
       case 'not_asked':
         return withRequest(refuse(notAsked, spread.busyMs()), body);
       case 'unknown':
@@ -213,7 +221,8 @@ export function reserveStage(parts: ReserveStageParts): AsyncStage {
         return earlierOr(submission, target, body, otherwise);
       }
       const request = requestOf(submission, body, pass, activity, sku, random);
-      return ofResult(submission, target, body, await batcher.add(target, request));
+      const result = await batcher.add(target, request, submission.remainingMs?.());
+      return ofResult(submission, target, body, result);
     },
   };
 }
