@@ -97,7 +97,16 @@ export async function refusingDeps(kind: RefusalKind): Promise<GatewayDeps> {
   engine.apply(defaultRuleSet({ submit: generous }), clock.monoUs());
   const limits = new RuleLimits({ engine, clock, random: systemRandom });
   const refusedBy = (scope: 'instance' | 'source' | 'user') =>
-    ({ scope, ruleId: 'bench', retryAfterMs: 1000 }) as const;
+    ({
+      scope,
+      ruleId: 'bench',
+      retryAfterMs: 1000,
+      // As any limit that refuses says it.
+      headers: [
+        ['RateLimit-Policy', '"bench";q=1;w=1'],
+        ['RateLimit', '"bench";r=0;t=1'],
+      ],
+    }) as const;
   const byInstance = refusedBy('instance');
   const bySource = refusedBy('source');
   const byUser = refusedBy('user');

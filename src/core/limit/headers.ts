@@ -69,19 +69,40 @@ export function retryAfterHeader(retryAfterMs: number): HeaderList {
 
 function draft10(standings: readonly LimitStanding[]): HeaderList {
   if (standings.length === 0) return [];
-  const policies = standings.map(({ name, limit }) => {
-    const window = windowSeconds(limit);
-    const unit = limit.algorithm === 'concurrency' ? ';qu="concurrent-requests"' : '';
-    return `${text(name)};q=${quotaOf(limit)}${unit}${window === undefined ? '' : `;w=${window}`}`;
-  });
-  const states = standings.map((standing) => {
+  let policies = '';
+  let states = '';
+  for (const standing of standings) {
+    const { name, policy } = fixedOf(standing);
     const reset = knowsReset(standing) ? `;t=${resetSeconds(standing)}` : '';
-    return `${text(standing.name)};r=${remainingOf(standing)}${reset}`;
-  });
+    const between = policies === '' ? '' : ', ';
+    policies += between + policy;
+    states += `${between}${name};r=${remainingOf(standing)}${reset}`;
+  }
   return [
-    ['RateLimit-Policy', policies.join(', ')],
-    ['RateLimit', states.join(', ')],
+    ['RateLimit-Policy', policies],
+    ['RateLimit', states],
   ];
+}
+
+interface Fixed {
+  readonly of: string;
+  readonly name: string;
+  readonly policy: string;
+}
+
+/** What does not change from one answer to the next, by its limit: said with every answer. */
+const fixed = new WeakMap<LimitSpec, Fixed>();
+
+function fixedOf({ name: of, limit }: LimitStanding): Fixed {
+  const known = fixed.get(limit);
+  if (known?.of === of) return known;
+  const name = text(of);
+  const window = windowSeconds(limit);
+  const unit = limit.algorithm === 'concurrency' ? ';qu="concurrent-requests"' : '';
+  const policy = `${name};q=${quotaOf(limit)}${unit}${window === undefined ? '' : `;w=${window}`}`;
+  const made = { of, name, policy };
+  fixed.set(limit, made);
+  return made;
 }
 
 /** The one with the least left of what it allows; a limit that refuses before any other. */

@@ -177,7 +177,9 @@ export class RuleEngine {
       if (stage === 'instance') this.#ceiling?.bucket.charge(1000);
       for (const live of judged.asked) if (live.waitUs === 0) charge(live, nowUs, sink);
     }
-    if (sink !== undefined) note(judged.asked, sink.standings);
+    if (sink !== undefined && (judged.refusing === undefined || sink.notesRefusals)) {
+      note(judged.asked, sink.standings);
+    }
     return judged.refusing === undefined ? undefined : this.#refuse(judged, nowUs);
   }
 

@@ -6,6 +6,8 @@ import type { Rule } from './model.ts';
 export interface DecisionSink {
   /** Where each enforced rule stands: for `RateLimit` fields. */
   readonly standings: RuleStanding[];
+  /** Also of a stage that refuses. A flood is refused: who says only what refused does not ask for it. */
+  readonly notesRefusals: boolean;
   /** Places taken under `concurrency` rules: to be given back with `giveBack`, once, come what may. */
   readonly holds: RuleCharge[];
   /** Charges of all other rules, for callers that may give them back when the request does not count. */
@@ -56,18 +58,16 @@ class Sink implements DecisionSink {
   readonly holds: RuleCharge[] = [];
   readonly charges: RuleCharge[] | undefined;
   readonly degrades: boolean;
+  readonly notesRefusals: boolean;
   readonly vouchers: Vouchers | undefined;
   delayUs = 0;
   degradedBy: string | undefined = undefined;
   later: Later | undefined = undefined;
 
-  constructor(
-    degrades: boolean,
-    charges: RuleCharge[] | undefined,
-    vouchers: Vouchers | undefined,
-  ) {
+  constructor({ degrades = false, notesRefusals = false, charges = false, vouchers }: SinkOptions) {
     this.degrades = degrades;
-    this.charges = charges;
+    this.notesRefusals = notesRefusals;
+    this.charges = charges ? [] : undefined;
     this.vouchers = vouchers;
   }
 }
@@ -75,14 +75,15 @@ class Sink implements DecisionSink {
 export interface SinkOptions {
   /** See `DecisionSink.degrades`. */
   readonly degrades?: boolean;
+  /** See `DecisionSink.notesRefusals`. */
+  readonly notesRefusals?: boolean;
   /** Charges may be given back. */
   readonly charges?: boolean;
   readonly vouchers?: Vouchers | undefined;
 }
 
 export function newSink(options: SinkOptions = {}): DecisionSink {
-  const { degrades = false, charges = false, vouchers } = options;
-  return new Sink(degrades, charges ? [] : undefined, vouchers);
+  return new Sink(options);
 }
 
 /** Takes charges back, and forgets them, so that saying it twice changes nothing. */
