@@ -2,6 +2,7 @@ import { readFileSync, writeFileSync } from 'node:fs';
 import { availableParallelism } from 'node:os';
 import type { Clock } from '../ports/clock.ts';
 import { type Campaign, digestOf, faultsInAll, runCampaign, unreached } from './campaign.ts';
+import { commitHere } from './commit.ts';
 import { type Plan, planOf, withItems } from './plan.ts';
 import { recordProof } from './proof.ts';
 import { shrink } from './shrink.ts';
@@ -182,8 +183,10 @@ async function makeSmall(
 function tell(history: Pick<History, 'seed' | 'failure'>): string {
   const { seed, failure } = history;
   if (failure === undefined) return `seed ${seed} held`;
+  const commit = commitHere();
+  const at = commit === undefined ? '' : ` at commit ${commit}`;
   return [
-    `seed ${seed} failed after ${(failure.atMs / 1_000).toFixed(3)} s: ${failure.detail}`,
+    `seed ${seed}${at} failed after ${(failure.atMs / 1_000).toFixed(3)} s: ${failure.detail}`,
     `again: sluice sim --seed ${seed} --trace trace.txt      small: sluice sim --seed ${seed} --shrink`,
   ].join('\n');
 }
@@ -192,6 +195,8 @@ function tell(history: Pick<History, 'seed' | 'failure'>): string {
 export interface SimReport {
   readonly seeds: number;
   readonly first_seed: number;
+  /** Of the checkout; null where it is installed without one. */
+  readonly commit: string | null;
   readonly runners: number;
   readonly elapsed_s: number;
   /** Per minute of processor time. */
@@ -227,6 +232,7 @@ function reportOf(
   return {
     seeds: result.seeds,
     first_seed: first,
+    commit: commitHere() ?? null,
     runners,
     elapsed_s: Math.round(result.elapsedMs / 100) / 10,
     seeds_per_min_core: Math.round((result.seeds * 60_000) / Math.max(1, result.cpuMs)),

@@ -1,6 +1,7 @@
 import { type Mode, modes } from '../core/overload/mode.ts';
 import type { PathLimits } from '../pipeline/limits.ts';
 import type { CommitFate } from '../ports/order-store.ts';
+import type { AdmissionStore } from '../ports/admission-store.ts';
 import type { Delivery, OrderMessage } from '../ports/order-queue.ts';
 import { OutcomeUnknownError, UnavailableError } from '../ports/errors.ts';
 import type { ReserveReply } from '../ports/inventory-store.ts';
@@ -194,6 +195,24 @@ export class Oracle {
         return;
       case 'budgets.giveBack':
         this.budgets.gaveBack();
+        return;
+      case 'admission.join':
+        this.room.joined(
+          given as Parameters<AdmissionStore['join']>,
+          value as Awaited<ReturnType<AdmissionStore['join']>>,
+        );
+        return;
+      case 'admission.leave':
+        this.room.left(given[1] as string);
+        return;
+      case 'admission.endAttempt':
+        this.room.ended(given[1] as string, given[3] as number);
+        return;
+      case 'admission.takePass':
+        this.room.taken(
+          given as Parameters<AdmissionStore['takePass']>,
+          value as Awaited<ReturnType<AdmissionStore['takePass']>>,
+        );
         return;
       case 'admission.saveState':
         this.room.saved(given[0] as string, given[1] as string, value as boolean);

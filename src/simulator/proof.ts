@@ -53,6 +53,7 @@ function lines({ report, result }: Proof, root: string): readonly string[] {
     row('---', '---'),
     row('verdict', verdict),
     row('seeds', `${number(report.seeds)}, from ${report.first_seed} on`),
+    ...(report.commit === null ? [] : [row('commit', report.commit)]),
     row('ran for', `${(report.elapsed_s / 60).toFixed(1)} minutes, ${report.runners} at work`),
     row('seeds a minute on one core', number(report.seeds_per_min_core)),
     row('simulated', `${number(report.simulated_h)} hours`),

@@ -1,5 +1,6 @@
 import type { RoomEvent } from '../core/room/events.ts';
 import { wavePeople } from '../core/room/events.ts';
+import type { AdmissionStore } from '../ports/admission-store.ts';
 import type { Oracle } from './oracle.ts';
 import type { World } from './world.ts';
 
@@ -10,6 +11,10 @@ export class RoomWatch {
   /** Let in, by the instant of the decision. */
   readonly #waves: { readonly atMs: number; readonly people: number }[] = [];
   #numbers = 0;
+  readonly #places = new Set<string>();
+  /** (Entry, wave) → attempt of its newest pass. */
+  readonly #passes = new Map<string, number>();
+  readonly #ended = new Set<string>();
 
   constructor(world: World, oracle: Oracle) {
     this.#world = world;
@@ -19,6 +24,50 @@ export class RoomWatch {
   /** Decisions so far. */
   get decisions(): number {
     return this.#numbers;
+  }
+
+  /** One person, one place. */
+  joined(
+    [, { entryId }]: Parameters<AdmissionStore['join']>,
+    reply: Awaited<ReturnType<AdmissionStore['join']>>,
+  ): void {
+    if (!reply.created) return;
+    this.#oracle.check(
+      !this.#places.has(entryId),
+      'one place',
+      () => `entry ${entryId} has a place, and was given another`,
+    );
+    this.#places.add(entryId);
+  }
+
+  left(entryId: string): void {
+    this.#places.delete(entryId);
+  }
+
+  /** One pass for each release, inside its window, until what it was used for has ended. */
+  taken(
+    [, request, nowMs]: Parameters<AdmissionStore['takePass']>,
+    reply: Awaited<ReturnType<AdmissionStore['takePass']>>,
+  ): void {
+    if (reply.kind !== 'taken' || !reply.fresh || request.renewable === true) return;
+    const { entryId, wave, claimBeforeMs } = request;
+    this.#oracle.check(
+      nowMs < claimBeforeMs,
+      'claim window',
+      () => `entry ${entryId} took a pass ${nowMs - claimBeforeMs} ms after its window`,
+    );
+    const key = `${entryId} ${wave}`;
+    const attempt = this.#passes.get(key);
+    this.#oracle.check(
+      attempt === undefined || this.#ended.has(`${entryId} ${attempt}`),
+      'one pass',
+      () => `entry ${entryId} has a pass of wave ${wave}, and took another`,
+    );
+    this.#passes.set(key, reply.attempt);
+  }
+
+  ended(entryId: string, attempt: number): void {
+    this.#ended.add(`${entryId} ${attempt}`);
   }
 
   saved(name: string, value: string, done: boolean): void {

@@ -44,12 +44,17 @@ export interface VirtualTimeOptions {
   readonly onEvent?: (label: string, nowUs: number) => void;
 }
 
+/** Events at one instant past which somebody works without end. */
+const stillMax = 20_000;
+
 export class VirtualTime {
   readonly #options: VirtualTimeOptions;
   readonly #heap: Event[] = [];
   #nowUs = 0;
   #order = 0;
   #events = 0;
+  /** Events since time last moved. */
+  #still = 0;
 
   constructor(options: VirtualTimeOptions) {
     this.#options = options;
@@ -95,6 +100,10 @@ export class VirtualTime {
           if (event === undefined) {
             this.#nowUs = Math.max(this.#nowUs, untilUs);
             return resolve();
+          }
+          this.#still = event.dueUs === this.#nowUs ? this.#still + 1 : 0;
+          if (this.#still > stillMax) {
+            throw new Error(`${stillMax} events at one instant, the last "${event.label}"`);
           }
           this.#nowUs = event.dueUs;
           this.#events += 1;

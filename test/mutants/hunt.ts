@@ -1,3 +1,7 @@
+import { readFileSync, readdirSync } from 'node:fs';
+import { dirname, join } from 'node:path';
+import { fileURLToPath } from 'node:url';
+import type { Plan } from '../../src/simulator/plan.ts';
 import type { Mutant } from './mutants.ts';
 import { plant } from './plant.ts';
 
@@ -5,7 +9,7 @@ import { plant } from './plant.ts';
 export interface Hunt {
   readonly name: string;
   readonly caught: boolean;
-  /** Seeds that it took, from the first. */
+  /** Seeds that it took, from the first; 0 where no seed found it and a committed regression did. */
   readonly seeds: number;
   readonly seed: number;
   readonly invariant: string;
@@ -22,6 +26,18 @@ export interface HuntOptions {
   readonly seedsMax: number;
   /** Histories for making it small; 0: do not. */
   readonly shrinkRunsMax: number;
+}
+
+const folder = join(dirname(fileURLToPath(import.meta.url)), '..', 'regressions', 'sim');
+
+/** Histories that failed once, small already. */
+function regressions(): readonly { readonly name: string; readonly plan: Plan }[] {
+  return readdirSync(folder)
+    .filter((name) => name.endsWith('.json'))
+    .map((name) => {
+      const { plan } = JSON.parse(readFileSync(join(folder, name), 'utf8')) as { plan: Plan };
+      return { name, plan };
+    });
 }
 
 /** Runs seeds until the bug shows, then makes its history small. */
@@ -49,6 +65,21 @@ export async function hunt(mutant: Mutant, options: HuntOptions): Promise<Hunt> 
         items,
         left: small === undefined ? -1 : kept.items.length,
         ids: kept.items.map(({ id }) => id),
+      };
+    }
+    for (const { name, plan } of regressions()) {
+      const { failure, items } = await planted.simulate(plan);
+      if (failure === undefined) continue;
+      return {
+        name: mutant.name,
+        caught: true,
+        seeds: 0,
+        seed: plan.seed,
+        invariant: failure.invariant,
+        detail: `${name}: ${failure.detail}`,
+        items,
+        left: items,
+        ids: plan.items.map(({ id }) => id),
       };
     }
   } finally {

@@ -77,15 +77,6 @@ export const mutants: readonly Mutant[] = [
     edit(stock, "        return reservation.state !== 'released';\n", '        return true;\n'),
   ),
   mutant(
-    'late-order-undoes-release',
-    'ordered is ordered',
-    edit(
-      stock,
-      "        return reservation.state === 'held';\n",
-      "        return reservation.state !== 'ordered';\n",
-    ),
-  ),
-  mutant(
     'paused-sells-on',
     'the doors are closed elsewhere',
     edit(
@@ -93,11 +84,6 @@ export const mutants: readonly Mutant[] = [
       "    if (stock.paused) return { reply: { kind: 'paused', mark: stock.mark() }, step: undefined };\n",
       '',
     ),
-  ),
-  mutant(
-    'acknowledged-twice-counts-twice',
-    'it is only a counter',
-    edit(outbox, 'if (pending !== undefined) this.acknowledged += 1;', 'this.acknowledged += 1;'),
   ),
   mutant(
     'given-back-into-nowhere',
@@ -142,15 +128,6 @@ export const mutants: readonly Mutant[] = [
     ),
   ),
   mutant(
-    'old-generation-accepted',
-    'a message is a message',
-    edit(
-      'src/core/orders/decide-batch.ts',
-      "  if (message.generation < stock.generation) return 'lost';\n",
-      '',
-    ),
-  ),
-  mutant(
     'restock-ticked-off-untold',
     'somebody else tells the inventory',
     edit(settle, '      await inventory.settle(sku, fates, nowMs);\n', ''),
@@ -162,15 +139,6 @@ export const mutants: readonly Mutant[] = [
       settle,
       '    await orders.restocksDone(done);\n',
       '    if (done.length > 1) await orders.restocksDone(done);\n',
-    ),
-  ),
-  mutant(
-    'late-money-keeps-no-unit',
-    'the buyer has paid',
-    edit(
-      settle,
-      '  if (reply.changed > 0) return true;\n',
-      '  if (reply.changed >= 0) return true;\n',
     ),
   ),
   mutant(
@@ -359,44 +327,12 @@ export const mutants: readonly Mutant[] = [
     ),
   ),
   mutant(
-    'answered-before-the-journal',
-    'disks are fast',
-    edit(
-      'src/stores/memory/inventory-store.ts',
-      '    await this.engine.promised(step !== undefined);\n    return reply;',
-      '    return reply;',
-    ),
-  ),
-  mutant(
-    'given-out-before-the-journal',
-    'a message is not an answer',
-    edit('src/queues/memory-queue.ts', '        await safe;\n', '        void safe;\n'),
-  ),
-  mutant(
-    'confirmed-twice-refunds',
-    'a second confirmation is a second payment',
-    edit(
-      money,
-      "    case 'CONFIRMED':\n    case 'REFUND_DUE':\n    case 'REFUNDED':\n    case 'HELD':\n      return move('none');\n    case 'CREATED':",
-      "    case 'REFUND_DUE':\n    case 'REFUNDED':\n    case 'HELD':\n      return move('none');\n    case 'CONFIRMED':\n    case 'CREATED':",
-    ),
-  ),
-  mutant(
     'money-for-a-cancelled-order-kept',
     'they may come back',
     edit(
       money,
       "return move('refund_due_cancelled', 'REFUND_DUE');",
       "return move('refund_due_cancelled', 'CONFIRMED');",
-    ),
-  ),
-  mutant(
-    'late-money-kept-without-a-unit',
-    'an operator will see it',
-    edit(
-      money,
-      "gone: { effect: 'refund_due_late', payment: 'REFUND_DUE' },",
-      "gone: { effect: 'refund_due_late', payment: 'CONFIRMED' },",
     ),
   ),
   mutant(
@@ -441,12 +377,35 @@ export const mutants: readonly Mutant[] = [
     ),
   ),
   mutant(
-    'paid-order-behind-a-refusal',
-    'the newest fate is the true one',
+    'two-places-for-one-person',
+    'who joins again has left',
     edit(
-      'src/pipeline/request-status.ts',
-      "  return record.state !== 'released' && record.reservationId !== fate.reservationId;\n",
-      "  return record.state === 'held' || record.reservationId !== fate.reservationId;\n",
+      'src/stores/memory/admission-room.ts',
+      'if (row >= 0 && (this.#flags.get(row) & flagLeft) === 0) return undefined;',
+      'if (row < -1) return undefined;',
     ),
+  ),
+  mutant(
+    'second-pass-for-one-release',
+    'asking again is a new question',
+    edit(
+      'src/stores/memory/admission-room.ts',
+      'if (claim >= 0 && this.#claimWave.get(claim) === request.wave && this.#isOpen(claim)) {',
+      'if (claim >= 0 && this.#claimWave.get(claim) > request.wave && this.#isOpen(claim)) {',
+    ),
+  ),
+  mutant(
+    'claim-window-not-checked',
+    'the gateway has looked',
+    edit(
+      'src/stores/memory/admission-room.ts',
+      '    if (nowMs >= request.claimBeforeMs) return missed;\n',
+      '',
+    ),
+  ),
+  mutant(
+    'shrink-below-zero',
+    'the operator knows',
+    edit(machine, '    if (stock.available + delta < 0)\n', '    if (stock.total + delta < 0)\n'),
   ),
 ];
