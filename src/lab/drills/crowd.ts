@@ -1,4 +1,5 @@
 import type { Drill } from './drill.ts';
+import { isAnswer } from './visitor.ts';
 
 /** Somebody who does not listen. */
 export const ignoreRetryAfter: Drill<{
@@ -24,7 +25,8 @@ export const ignoreRetryAfter: Drill<{
         if (heard.status === 429) loudRefused += 1;
       }
       politeAsked += 1;
-      if ((await polite.standing(activityId)).status !== 200) politeRefused += 1;
+      // Health may ask anybody to wait; a limit that somebody else has used up may not.
+      if (!isAnswer(await polite.standing(activityId))) politeRefused += 1;
     }
     return { loud: asked, loudRefused, polite: politeAsked, politeRefused };
   },

@@ -1,5 +1,6 @@
 import type { Drill } from './drill.ts';
 import { inMs } from './site.ts';
+import { isAnswer } from './visitor.ts';
 
 /** An instance dies with whatever it has: leases, connections, half a request. */
 export const killGateway: Drill<{
@@ -62,10 +63,10 @@ export const staleControl: Drill<{
     const endMs = site.nowMs() + 4_000;
     while (site.nowMs() < endMs) {
       for (const visitor of [waiting, late]) {
-        const { status, body } = await visitor.standing(site.parts.activityId);
+        const heard = await visitor.standing(site.parts.activityId);
         polls += 1;
-        if (status !== 200) wrong += 1;
-        if (visitor === late && body['state'] === 'admitted') letIn = true;
+        if (!isAnswer(heard)) wrong += 1;
+        if (visitor === late && heard.body['state'] === 'admitted') letIn = true;
       }
       await site.sleep(100);
     }

@@ -173,10 +173,10 @@ export class Site {
   async waiting(): Promise<Visitor> {
     const { activityId, skuId } = this.parts;
     const visitor = this.visitor();
-    const signedIn = await visitor.signIn();
+    const signedIn = await this.#untilHeard(() => visitor.signIn());
     if (signedIn.status !== 200)
       throw new DrillCannotRunError(`the shop gives out no users (${said(signedIn)})`);
-    const joined = await visitor.join(activityId, skuId);
+    const joined = await this.#untilHeard(() => visitor.join(activityId, skuId));
     if (joined.status >= 300)
       throw new DrillCannotRunError(`nobody can join the sale (${said(joined)})`);
     this.undo('leaving the room', () => visitor.leave(activityId));
@@ -220,7 +220,7 @@ export class Site {
     });
     return {
       requestId,
-      submitted: await visitor.submit(pass, activityId, skuId, requestId),
+      submitted: await this.#untilHeard(() => visitor.submit(pass, activityId, skuId, requestId)),
     };
   }
 
@@ -228,6 +228,17 @@ export class Site {
   async stateOf(visitor: Visitor, requestId: string): Promise<string> {
     const { activityId, skuId } = this.parts;
     return textIn(await visitor.status(activityId, skuId, requestId), 'state');
+  }
+
+  /** Asks again, as people do, while health or a limit says "not now"; at most ten seconds. */
+  async #untilHeard(ask: () => Promise<Heard>): Promise<Heard> {
+    const endMs = this.nowMs() + 10_000;
+    for (;;) {
+      const heard = await ask();
+      const notNow = heard.status === 429 || heard.body['code'] === 'SYSTEM_OVERLOADED';
+      if (!notNow || this.nowMs() >= endMs) return heard;
+      await this.sleep(500);
+    }
   }
 
   #visitor(keeps = false): Visitor {

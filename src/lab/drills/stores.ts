@@ -1,6 +1,7 @@
 import type pg from 'pg';
 import { DrillCannotRunError, type Drill } from './drill.ts';
 import { inMs, said } from './site.ts';
+import { isAnswer } from './visitor.ts';
 
 /** The door's store hangs. */
 export const cutAdmission: Drill<{
@@ -27,7 +28,7 @@ export const cutAdmission: Drill<{
     const endMs = site.nowMs() + 4_000;
     while (site.nowMs() < endMs) {
       polls += 1;
-      if ((await waiting.standing(activityId)).status !== 200) wrong += 1;
+      if (!isAnswer(await waiting.standing(activityId))) wrong += 1;
       await site.sleep(50);
     }
     const joined = await joining;

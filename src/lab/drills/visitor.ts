@@ -136,6 +136,10 @@ export class Visitor {
   }
 }
 
+/** Was it an answer to the question, or a word of health to ask later? Anything else is a failure. */
+export const isAnswer = ({ status, body }: Heard): boolean =>
+  status === 200 || body['code'] === 'SYSTEM_OVERLOADED';
+
 export const textIn = ({ body }: Pick<Heard, 'body'>, name: string): string => {
   const value = body[name];
   return typeof value === 'string' ? value : '';
