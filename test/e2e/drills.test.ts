@@ -168,6 +168,8 @@ describe('the inventory server loses everything', () => {
     const isOrdered = async (): Promise<boolean> =>
       (await site.stateOf(visitor, requestId)) === 'ORDERED';
     await until('it is ordered', isOrdered);
+    // What those before gave back is on its way yet.
+    await until('nobody else has a unit', async () => (await site.stock()).sold === 1);
     const before = await site.stock();
     await site.inventory.say('FLUSHALL');
     const { code } = await sluice('recover', '--reason', 'the server was flushed');
