@@ -1,4 +1,5 @@
 import { afterAll, beforeAll, expect, test } from 'vitest';
+import { createClient, systemEnvironment } from '../../src/sdk/index.ts';
 import { SaleProcess } from '../support/sale-process.ts';
 
 /** A rehearsal on a real server: a copy beside the sale, which it does not touch, over a restart. */
@@ -51,6 +52,35 @@ async function units(activityId: string): Promise<unknown> {
     return rows.stock?.find((row) => row['activity_id'] === activityId);
   });
 }
+
+test('the sale demands a proof of work, which the client does by itself', async () => {
+  const [, session] = await ask('/v1/session', undefined, {});
+  const token = String(session['token']);
+  const [status, refused] = await ask('/v1/activities/concert/entries', token, {});
+  expect([status, refused['code'], refused['next_action']]).toEqual([
+    403,
+    'CHALLENGE_REQUIRED',
+    'CHALLENGE',
+  ]);
+  const client = createClient({
+    env: systemEnvironment(),
+    baseUrl: sale.shop,
+    userToken: () => token,
+  });
+  expect(await client.join('concert')).toMatchObject({ ok: true, status: 201 });
+  expect(await client.join('concert')).toMatchObject({ ok: true, status: 200 });
+});
+
+test('a browser gets a page where there is nothing, an API client a problem', async () => {
+  const page = await fetch(`${sale.shop}/a/concert/rom`, { headers: { accept: 'text/html,*/*' } });
+  expect([page.status, page.headers.get('content-type')]).toEqual([
+    404,
+    'text/html; charset=utf-8',
+  ]);
+  const told = await fetch(`${sale.shop}/a/concert/rom`);
+  expect(told.headers.get('content-type')).toBe('application/problem+json');
+  expect(await told.json()).toMatchObject({ status: 404, code: 'NOT_FOUND' });
+});
 
 test('a crowd of one goes the whole way in the copy, and the sale is as it was', async () => {
   const before = await units('concert');
