@@ -45,11 +45,17 @@ const admit = (): void => {
   };
 };
 
-/** Nothing sticks out sideways. */
+/** Nothing sticks out sideways. Asked again where a page without script reloads in between. */
 async function fits(page: Page): Promise<boolean> {
-  return page.evaluate(
-    () => document.documentElement.scrollWidth <= document.documentElement.clientWidth,
-  );
+  for (;;) {
+    try {
+      return await page.evaluate(
+        () => document.documentElement.scrollWidth <= document.documentElement.clientWidth,
+      );
+    } catch (error) {
+      if (!/context was destroyed|navigat/i.test(String(error))) throw error;
+    }
+  }
 }
 
 describe.each([
