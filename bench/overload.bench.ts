@@ -45,6 +45,10 @@ export interface OverloadSize {
   readonly people: number;
   readonly refusals: number;
   readonly triesMax: number;
+  /** Connections of the crowd, all opened beforehand. */
+  readonly sockets: number;
+  /** Seconds of work by which the stock's capacity is measured. */
+  readonly capacityS: number;
   /** Reservations per second of the stock at most; less where the process refuses too few for it. */
   readonly capacity: number;
   readonly levels: readonly number[];
@@ -61,6 +65,8 @@ export const largeSize: OverloadSize = {
   people: 20_000,
   refusals: 20_000,
   triesMax: 2,
+  sockets: 1_500,
+  capacityS: 3,
   capacity: 200,
   levels: [0.5, 1, 2, 5, 10],
   warmMs: 2_500,
@@ -72,9 +78,11 @@ export const largeSize: OverloadSize = {
 };
 
 export const smallSize: OverloadSize = {
-  people: 600,
-  refusals: 400,
+  people: 300,
+  refusals: 200,
   triesMax: 1,
+  sockets: 50,
+  capacityS: 0.5,
   capacity: 100,
   levels: [2],
   warmMs: 200,
@@ -185,10 +193,19 @@ export interface OverloadResult {
 export async function overload(size: OverloadSize): Promise<OverloadResult> {
   const folder = mkdtempSync(join(tmpdir(), 'sluice-bench-'));
   try {
-    const bench = openBench(await bundled('overload-server', folder), size.people, size.triesMax);
+    const bench = openBench(
+      await bundled('overload-server', folder),
+      size.people,
+      size.triesMax,
+      size.sockets,
+    );
     const refusing = await refusalRate(bench, size.refusals);
     const asked = Math.max(20, Math.min(size.capacity, Math.floor(refusing.perSecond / 20)));
-    const admitting = await admissionRate(bench, { perSecond: asked, cpuUs: 0 }, asked * 3);
+    const admitting = await admissionRate(
+      bench,
+      { perSecond: asked, cpuUs: 0 },
+      Math.round(asked * size.capacityS),
+    );
     console.log(
       `refuses ${Math.round(refusing.perSecond)}/s; the stock does C = ${round3(admitting.perSecond)}/s; 10 C is ${round3((10 * admitting.perSecond) / refusing.perSecond)} of what is refused`,
     );

@@ -12,7 +12,6 @@ test('the small size runs, serves what the stock can do, and the report has its 
     p0_success: expect.any(Number),
     result_hash: expect.any(String),
   });
-  expect(report['ratio']).toBeGreaterThan(0);
   expect(rows.map(([who]) => who)).toEqual([
     'stock C',
     'refusals',

@@ -35,10 +35,24 @@ export interface RefuseSize {
   readonly connections: number;
   readonly warmups: number;
   readonly rounds: number;
+  /** Turns of the run with instruments on and off. */
+  readonly instrumentRounds: number;
 }
 
-export const largeSize: RefuseSize = { requests: 20_000, connections: 64, warmups: 2, rounds: 5 };
-export const smallSize: RefuseSize = { requests: 400, connections: 8, warmups: 1, rounds: 2 };
+export const largeSize: RefuseSize = {
+  requests: 20_000,
+  connections: 64,
+  warmups: 2,
+  rounds: 5,
+  instrumentRounds: 20,
+};
+export const smallSize: RefuseSize = {
+  requests: 400,
+  connections: 8,
+  warmups: 1,
+  rounds: 2,
+  instrumentRounds: 2,
+};
 
 interface Started {
   readonly process: ServerProcess<Order>;
@@ -125,7 +139,7 @@ async function instrumentation(
   ]);
   const ratios: number[] = [];
   // Many short turns: a neighbour that wakes up then falls on both.
-  for (let round = 0; round < size.warmups + size.rounds * 4; round += 1) {
+  for (let round = 0; round < size.warmups + size.instrumentRounds; round += 1) {
     const took = new Map<Started, number>();
     for (const server of round % 2 === 0 ? [on, off] : [off, on]) {
       const before = await cpuUs(server);

@@ -18,6 +18,12 @@ export interface OpenPlan {
   readonly retriers: number;
   readonly retriesMax: number;
   readonly retryAfterMs: (attempt: number, draw: () => number) => number;
+  /**
+   * Connections of the crowd, all opened before the run: what the kernel can do of handshakes is not
+   * what is measured. Who finds none waits for one, no longer than for an answer; who gives up leaves
+   * the connection to its answer.
+   */
+  readonly sockets: number;
   /** What must always work, at a steady pace. */
   readonly vital: readonly Buffer[];
   readonly vitalPerSecond: number;
@@ -47,15 +53,9 @@ export interface OpenResult {
 
 /** A person waits so long for an answer, ms. */
 export const patienceMs = 1_000;
-/**
- * Connections of one generator, all opened before the run: a site is not opened to a thousand
- * handshakes a second, and what the kernel can do of them is not what is measured. Who finds none
- * waits for one, no longer than for an answer. A person who gives up leaves the connection to its
- * answer, and a connection that has had none for so long, ms, is given up as well.
- */
-const sockets = 1_500;
-/** Of those whose requests must always work: a crowd in front of the door does not hold theirs. */
+/** Connections of those whose requests must always work: a crowd in front of the door does not hold theirs. */
 const vitalSockets = 100;
+/** A connection without an answer for so long, ms, is given up. */
 const abandonMs = 5_000;
 const tenthMs = 100;
 const stepMs = 2;
@@ -95,8 +95,8 @@ export class OpenLoad {
   constructor(port: number, plan: OpenPlan, measuredFromMs: number, seed = 1) {
     this.#plan = plan;
     const ended = (asking: Asking, status: number): void => this.#ended(asking, status);
-    this.#crowd = new Lanes(port, sockets, ended);
-    this.#vital = new Lanes(port, vitalSockets, ended);
+    this.#crowd = new Lanes(port, plan.sockets, ended);
+    this.#vital = new Lanes(port, Math.min(plan.sockets, vitalSockets), ended);
     this.#measuredFromMs = measuredFromMs;
     this.#random = seed * 2_654_435_761;
   }
@@ -258,7 +258,8 @@ class Lanes {
 
   async warmUp(): Promise<void> {
     while (this.#free.length < this.#most) {
-      const lanes = Array.from({ length: 50 }, () => this.#open());
+      const missing = this.#most - this.#free.length;
+      const lanes = Array.from({ length: Math.min(50, missing) }, () => this.#open());
       for (const lane of lanes) await lane?.connected;
       this.#free.push(...lanes.filter((lane) => lane !== undefined));
     }

@@ -15,18 +15,26 @@ export interface Bench {
   readonly vital: readonly Buffer[];
   /** Runs of one scene at most. */
   readonly triesMax: number;
+  /** Connections of the crowd. */
+  readonly sockets: number;
 }
 
 export type Contender = 'sluice' | 'none' | 'fixed' | 'under_pressure';
 export const contenders: readonly Contender[] = ['sluice', 'none', 'fixed', 'under_pressure'];
 
-export function openBench(program: string, people: number, triesMax: number): Bench {
+export function openBench(
+  program: string,
+  people: number,
+  triesMax: number,
+  sockets: number,
+): Bench {
   const nowMs = systemClock.wallMs();
   return {
     program,
     submits: submitRequests(people, nowMs),
     vital: vitalRequests(2_000, nowMs),
     triesMax,
+    sockets,
   };
 }
 
@@ -201,6 +209,7 @@ async function runOnce(bench: Bench, scene: Scene): Promise<Measured> {
         durationMs: scene.durationMs,
         perSecond: scene.perSecond,
         requests: bench.submits,
+        sockets: bench.sockets,
         retriers: scene.retriers ?? 0.1,
         retriesMax: scene.retriesMax ?? 10,
         retryAfterMs: scene.retryAfterMs ?? fixed100,
