@@ -127,7 +127,10 @@ export class HotLane {
     if (verdict.code === 'SECKILL_QUEUED') deps.onAdmitted?.(deps.clock.monoUs() - arrivedUs);
     else deps.onTurnedAway?.(deps.clock.monoUs() - arrivedUs);
     const answer = renderer.verdict(verdict, deps.clock.wallMs());
-    this.#send(request, response, standingLimits(deps.limits, limited, verdict, answer));
+    // Sold out is said to a crowd before anybody is known, the same to all: nothing of one caller.
+    const said =
+      verdict.stage === 'sold_out' ? answer : standingLimits(deps.limits, limited, verdict, answer);
+    this.#send(request, response, said);
   }
 
   #status(request: IncomingMessage, response: ServerResponse, url: string): void {

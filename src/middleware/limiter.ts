@@ -120,7 +120,7 @@ export class RateLimiter<Request, Response = unknown> {
   #decide(request: Request, plain: PlainRequest): Verdict | Promise<Verdict> {
     const { world } = this.#settings;
     const facts = this.#factsOf(request, plain);
-    const sink = newSink({ degrades: true, notesRefusals: true, charges: true });
+    const sink = newSink({ degrades: true, notesAll: true, charges: true });
     for (const [at, stage] of ruleStages.entries()) {
       if (this.#engine.needsStore(stage, facts)) {
         return this.#decideFrom(at, request, facts, sink);

@@ -130,12 +130,19 @@ export class RuleLimits implements PathLimits {
     nowMs: number,
   ): LimitRefusal | undefined {
     this.#prepare(stage, request);
-    const refusal = this.#engine.decide(stage, request, nowUs, nowMs, request.sink);
+    const engine = this.#engine;
+    const refusal = engine.decide(stage, request, nowUs, nowMs, request.sink);
+    if (refusal === undefined && engine.hasCharged) {
+      // Made only now, so that a refused flood does not pay for it.
+      request.sink ??= newSink({ degrades: true });
+      engine.noteAdmitted(request.sink.standings);
+    }
     return this.#answer(refusal, stage, request);
   }
 
   async #askShared(request: LimitedRequest): Promise<LimitRefusal | undefined> {
     this.#prepare('budget', request);
+    request.sink ??= newSink({ degrades: true });
     const now = () => ({ us: this.#clock.monoUs(), ms: this.#clock.wallMs() });
     const refusal = await this.#engine.decideShared('budget', request, now, request.sink);
     return this.#remember(request, this.#answer(refusal, 'budget', request));
@@ -143,10 +150,12 @@ export class RuleLimits implements PathLimits {
 
   #prepare(stage: RuleStage, request: LimitedRequest): void {
     const traits = this.#traitsNow();
-    request.sink ??= newSink({
-      degrades: true,
-      vouchers: traits.vouchers ? this.#vouchersOf(request) : undefined,
-    });
+    if (traits.sinks) {
+      request.sink ??= newSink({
+        degrades: true,
+        vouchers: traits.vouchers ? this.#vouchersOf(request) : undefined,
+      });
+    }
     if (stage === 'budget' && traits.reserves) request.retry = this.#isRetry(request);
   }
 
@@ -273,6 +282,8 @@ function acceptedLater(
 
 interface Traits {
   readonly set: RuleSet;
+  /** Some rule holds, delays, degrades, or lets past. */
+  readonly sinks: boolean;
   /** Some rule gives out tickets or challenges. */
   readonly vouchers: boolean;
   /** Some rule keeps a part for retries. */
@@ -283,6 +294,7 @@ interface Traits {
 
 const noTraits: Traits = {
   set: { version: 0, groups: new Map(), risk: { prefixes: [] }, rules: [] },
+  sinks: false,
   vouchers: false,
   reserves: false,
   assess: undefined,
@@ -292,6 +304,10 @@ function traitsOf(set: RuleSet): Traits {
   const { rules } = set;
   return {
     set,
+    sinks: rules.some(
+      ({ limit, onLimit }) =>
+        limit.algorithm === 'concurrency' || !['reject', 'queue'].includes(onLimit),
+    ),
     vouchers: rules.some(({ onLimit }) => onLimit === 'challenge' || onLimit === 'accept_later'),
     reserves: rules.some(({ reserve }) => reserve !== undefined),
     assess: rules.some(({ match }) => match.risk !== undefined)

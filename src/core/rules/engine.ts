@@ -24,7 +24,7 @@ import { costOf, inForce, mismatchOfPlace, mismatchOfRest, resolveKey } from './
 import type { Rule, RuleSet } from './model.ts';
 import { capacityOf } from './read-limit.ts';
 import type { ExactReply, SharedLimits } from './shared.ts';
-import type { DecisionSink } from './sink.ts';
+import type { DecisionSink, RuleStanding } from './sink.ts';
 import { byLevel, type RuleStage } from './stage.ts';
 
 /**
@@ -85,6 +85,8 @@ export class RuleEngine {
   #places: Places = newPlaces();
   #placesKept = 0;
   #sweepNext = 0;
+  /** Rules that the last decision asked, when it let the request through. */
+  #lastAsked: readonly Live[] = [];
   #ceilingRefused = 0;
 
   constructor(options: RuleEngineOptions, nowUs: number) {
@@ -177,10 +179,23 @@ export class RuleEngine {
       if (stage === 'instance') this.#ceiling?.bucket.charge(1000);
       for (const live of judged.asked) if (live.waitUs === 0) charge(live, nowUs, sink);
     }
-    if (sink !== undefined && (judged.refusing === undefined || sink.notesRefusals)) {
-      note(judged.asked, sink.standings);
-    }
+    this.#lastAsked = judged.refusing === undefined ? judged.asked : [];
+    if (sink?.notesAll === true) note(judged.asked, sink.standings);
     return judged.refusing === undefined ? undefined : this.#refuse(judged, nowUs);
+  }
+
+  /** Did the decision just made charge anything that can be noted? */
+  get hasCharged(): boolean {
+    return this.#lastAsked.length > 0;
+  }
+
+  /**
+   * Notes where the rules stand that the decision just made has charged. Apart from `decide`, so that a
+   * flood that is refused pays nothing for it.
+   */
+  noteAdmitted(standings: RuleStanding[]): void {
+    note(this.#lastAsked, standings);
+    this.#lastAsked = [];
   }
 
   /** Does some rule of this stage and place need the shared store? Then ask `decideShared`. */
@@ -212,6 +227,7 @@ export class RuleEngine {
     if (refusal !== undefined) return refusal;
     const later = now();
     const local = this.decide(stage, facts, later.us, later.ms, sink);
+    if (local === undefined && sink?.notesAll === false) this.noteAdmitted(sink.standings);
     if (local !== undefined && enforced.length > 0) {
       try {
         await shared.giveBack(enforced.map(({ check }) => check));

@@ -6,8 +6,8 @@ import type { Rule } from './model.ts';
 export interface DecisionSink {
   /** Where each enforced rule stands: for `RateLimit` fields. */
   readonly standings: RuleStanding[];
-  /** Also of a stage that refuses. A flood is refused: who says only what refused does not ask for it. */
-  readonly notesRefusals: boolean;
+  /** Noted by every decision, also one that refuses; else when `noteAdmitted` is asked. */
+  readonly notesAll: boolean;
   /** Places taken under `concurrency` rules: to be given back with `giveBack`, once, come what may. */
   readonly holds: RuleCharge[];
   /** Charges of all other rules, for callers that may give them back when the request does not count. */
@@ -58,15 +58,15 @@ class Sink implements DecisionSink {
   readonly holds: RuleCharge[] = [];
   readonly charges: RuleCharge[] | undefined;
   readonly degrades: boolean;
-  readonly notesRefusals: boolean;
+  readonly notesAll: boolean;
   readonly vouchers: Vouchers | undefined;
   delayUs = 0;
   degradedBy: string | undefined = undefined;
   later: Later | undefined = undefined;
 
-  constructor({ degrades = false, notesRefusals = false, charges = false, vouchers }: SinkOptions) {
+  constructor({ degrades = false, notesAll = false, charges = false, vouchers }: SinkOptions) {
     this.degrades = degrades;
-    this.notesRefusals = notesRefusals;
+    this.notesAll = notesAll;
     this.charges = charges ? [] : undefined;
     this.vouchers = vouchers;
   }
@@ -75,8 +75,8 @@ class Sink implements DecisionSink {
 export interface SinkOptions {
   /** See `DecisionSink.degrades`. */
   readonly degrades?: boolean;
-  /** See `DecisionSink.notesRefusals`. */
-  readonly notesRefusals?: boolean;
+  /** See `DecisionSink.notesAll`. */
+  readonly notesAll?: boolean;
   /** Charges may be given back. */
   readonly charges?: boolean;
   readonly vouchers?: Vouchers | undefined;
