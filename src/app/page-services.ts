@@ -122,7 +122,11 @@ export function pageServices(
     return {
       activity,
       phase: board.phase(activity, clock.wallMs()),
-      availability: (skuId) => board.availability({ activityId, skuId }),
+      // Nothing is said of stock that nobody has seen yet.
+      availability(skuId) {
+        const mark = board.glance({ activityId, skuId });
+        return mark === undefined ? undefined : board.availability({ activityId, skuId }, mark);
+      },
       commitment: room?.commitment ?? null,
       ...(room?.beacon === undefined ? {} : { beacon: room.beacon }),
     };
