@@ -10,7 +10,7 @@ import { RedisBudgetStore } from '../../src/stores/limits/redis-budget-store.ts'
 import { SharedBudgets } from '../../src/stores/limits/shared-budgets.ts';
 import { RedisLink } from '../../src/stores/redis/client.ts';
 import { Keys } from '../../src/stores/redis/keys.ts';
-import { type RedisServer, startRedis } from '../support/servers/redis.ts';
+import { type RedisServer, startRedis, startRedisCluster } from '../support/servers/redis.ts';
 import { SeededRandom, World } from '../support/world.ts';
 
 /**
@@ -128,23 +128,41 @@ describe('scope instance', () => {
 
 suite('scope exact, in memory', inMemory);
 
-describe('on a server', () => {
-  let server: RedisServer;
-  let store: RedisBudgetStore;
-  let nowUs = startUs;
-  beforeAll(async () => {
-    server = await startRedis();
-    const link = await RedisLink.open({ urls: [server.url], cluster: false, timers: systemTimers });
-    store = new RedisBudgetStore({ link, keys: new Keys('told'), nowUs: () => nowUs });
+/** The same promises from a store over a network. */
+function overNetwork(
+  name: string,
+  start: () => Promise<{ readonly urls: readonly string[]; stop(): Promise<void> }>,
+  cluster: boolean,
+): void {
+  describe(name, () => {
+    let servers: Awaited<ReturnType<typeof start>>;
+    let store: RedisBudgetStore;
+    let nowUs = startUs;
+    beforeAll(async () => {
+      servers = await start();
+      const { urls } = servers;
+      const link = await RedisLink.open({ urls, cluster, timers: systemTimers, timeoutMs: 20_000 });
+      store = new RedisBudgetStore({ link, keys: new Keys('told'), nowUs: () => nowUs });
+    });
+    afterAll(async () => {
+      await store.close();
+      await servers.stop();
+    });
+    suite('scope exact', async () => ({
+      store,
+      setNowUs: (value) => {
+        nowUs = value;
+      },
+    }));
   });
-  afterAll(async () => {
-    await store.close();
-    await server.stop();
-  });
-  suite('scope exact, in Redis', async () => ({
-    store,
-    setNowUs: (value) => {
-      nowUs = value;
-    },
-  }));
-});
+}
+
+overNetwork(
+  'on Redis',
+  async () => {
+    const server: RedisServer = await startRedis();
+    return { urls: [server.url], stop: () => server.stop() };
+  },
+  false,
+);
+overNetwork('on Redis Cluster', () => startRedisCluster(3), true);
