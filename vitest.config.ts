@@ -18,7 +18,9 @@ export default defineConfig({
             'test/*.test.ts',
             'bench/**/*.test.ts',
           ],
-          testTimeout: 30_000,
+          // A busy machine is no fault: a test that hangs is found soon enough.
+          testTimeout: 120_000,
+          hookTimeout: 120_000,
           // By default one processor is left idle, which on a small machine is half of them.
           maxWorkers: '100%',
         },
