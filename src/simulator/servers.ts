@@ -12,6 +12,7 @@ import type { CommitContext, CommitFate } from '../ports/order-store.ts';
 import type { EmergencyLedger } from '../ports/emergency-ledger.ts';
 import type { SeededRandom } from './chance.ts';
 import type { MachineClock, VirtualTime } from './time.ts';
+import { parseStep } from '../core/stock/steps.ts';
 import { OwnedTimers } from './time.ts';
 
 /**
@@ -137,21 +138,37 @@ export class InventoryPlace {
     const { nextNumber } = this.engine.machine.outbox;
     this.shut();
     this.life += 1;
-    this.engine = InventoryEngine.over(this.log, this.log.records);
-    const { outbox } = this.engine.machine;
+    const { records } = this.log;
     // A stream's numbers are never given twice, whatever has been forgotten: an acknowledgement that
     // is still on its way must not mean another message.
-    const skipped = nextNumber - outbox.nextNumber;
-    if (skipped > 0) {
-      outbox.nextNumber = nextNumber;
-      this.numbersSkipped += skipped;
-    }
+    this.#skips = this.#skips.filter(({ at }) => at < records.length);
+    this.#skips.push({ at: records.length, nextNumber });
+    this.engine = InventoryEngine.over(this.log);
+    this.#replay(records);
     this.inventory = new MemoryInventoryStore(this.engine);
     this.queue = this.#queue();
   }
 
   /** Numbers that no message has. */
   numbersSkipped = 0;
+  /** From which line on numbers go on from where. */
+  #skips: { readonly at: number; readonly nextNumber: number }[] = [];
+
+  #replay(records: readonly string[]): void {
+    const { machine } = this.engine;
+    const { outbox } = machine;
+    const skips = [...this.#skips];
+    this.numbersSkipped = 0;
+    for (let at = 0; at <= records.length; at += 1) {
+      while (skips[0]?.at === at) {
+        const next = skips.shift()?.nextNumber ?? 0;
+        this.numbersSkipped += Math.max(0, next - outbox.nextNumber);
+        outbox.nextNumber = Math.max(next, outbox.nextNumber);
+      }
+      const record = records[at];
+      if (record !== undefined) machine.apply(parseStep(record));
+    }
+  }
 
   #queue(): MemoryOrderQueue {
     const timers = new OwnedTimers(this.#time, this.#clock.rate, 'queue');
