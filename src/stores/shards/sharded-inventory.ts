@@ -219,8 +219,8 @@ export class ShardedInventoryStore implements InventoryStore {
     }
     const keys = standing?.keys ?? keysOf(sku, count);
     // Until all of them are of one generation, none of them may sell.
-    const wasPaused = mark?.paused ?? false;
-    for (const key of keys) await this.#stop(key);
+    let wasPaused = false;
+    for (const key of keys) wasPaused = (await this.#stop(key)) || wasPaused;
     const live = keys.map((): RequestRecord[] => []);
     for (const record of state.live) live[homeShard(record.personId, count)]?.push(record);
     const taken = state.live.reduce((sum, { quantity }) => sum + quantity, 0);
@@ -323,9 +323,11 @@ export class ShardedInventoryStore implements InventoryStore {
     return { kind: 'forgotten', mark: await this.setPaused(sku, true) };
   }
 
-  /** One of them may be gone, which is why they are rebuilt. */
-  async #stop(key: SkuKey): Promise<void> {
-    if ((await this.#store.mark(key)) !== undefined) await this.#store.setPaused(key, true);
+  /** One of them may be gone, which is why they are rebuilt. Whether it stood still before. */
+  async #stop(key: SkuKey): Promise<boolean> {
+    const mark = await this.#store.mark(key);
+    if (mark?.paused === false) await this.#store.setPaused(key, true);
+    return mark?.paused ?? false;
   }
 
   /**
