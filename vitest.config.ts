@@ -33,8 +33,8 @@ export default defineConfig({
             'test/scenarios/**/*.test.ts',
             'test/packaging/**/*.test.ts',
           ],
-          testTimeout: 120_000,
-          hookTimeout: 120_000,
+          testTimeout: 240_000,
+          hookTimeout: 240_000,
           // Two at a time: each starts servers of its own and mostly waits for them.
           maxWorkers: 2,
           sequence: { groupOrder: 1 },
