@@ -13,6 +13,7 @@ import {
   smallAsked,
 } from './support/bench.ts';
 import { closedLoad, oneAnswer } from './support/http-load.ts';
+import type { Instruments } from './support/instruments.ts';
 import { bundled, ServerProcess } from './support/server-process.ts';
 import { earlyKinds, type RefusalKind, submitRequests } from './support/refuse-requests.ts';
 import type { Order } from './support/refuse-server.ts';
@@ -37,6 +38,7 @@ export interface RefuseSize {
   readonly rounds: number;
   /** Turns of the run with instruments on and off. */
   readonly instrumentRounds: number;
+  readonly instrumentRequests: number;
 }
 
 export const largeSize: RefuseSize = {
@@ -45,13 +47,15 @@ export const largeSize: RefuseSize = {
   warmups: 2,
   rounds: 5,
   instrumentRounds: 20,
+  instrumentRequests: 10_000,
 };
 export const smallSize: RefuseSize = {
   requests: 400,
   connections: 8,
   warmups: 1,
   rounds: 2,
-  instrumentRounds: 2,
+  instrumentRounds: 1,
+  instrumentRequests: 50,
 };
 
 interface Started {
@@ -124,37 +128,51 @@ async function measure(
   };
 }
 
-/** CPU of a refusal with everything that looks at it, over the CPU without, less one. */
+interface Looked {
+  /** CPU of a refusal with everything that looks at it, over the CPU without, less one. */
+  readonly cost: number;
+  /** The same with traces on, which are off unless a deployment asks for them. */
+  readonly tracedCost: number;
+  readonly onUs: number;
+  readonly offUs: number;
+}
+
 async function instrumentation(
   program: string,
   requests: readonly Buffer[],
   size: RefuseSize,
-): Promise<{ readonly cost: number; readonly onUs: number; readonly offUs: number }> {
-  const start = (instruments: 'on' | 'off'): Promise<Started> =>
-    started(program, { start: 'sluice', kind: 'mode', instruments });
-  const [on, off] = [await start('on'), await start('off')];
-  const spent = new Map<Started, number[]>([
-    [on, []],
-    [off, []],
-  ]);
-  const ratios: number[] = [];
-  // Many short turns: a neighbour that wakes up then falls on both.
+): Promise<Looked> {
+  const kinds: readonly Instruments[] = ['off', 'on', 'traced'];
+  const servers = new Map<Instruments, Started>();
+  for (const instruments of kinds) {
+    servers.set(
+      instruments,
+      await started(program, { start: 'sluice', kind: 'mode', instruments }),
+    );
+  }
+  const spent = new Map<Instruments, number[]>(kinds.map((kind) => [kind, []]));
+  // Many short turns: a neighbour that wakes up then falls on all of them.
   for (let round = 0; round < size.warmups + size.instrumentRounds; round += 1) {
-    const took = new Map<Started, number>();
-    for (const server of round % 2 === 0 ? [on, off] : [off, on]) {
+    const turn = [...servers];
+    for (let at = 0; at < turn.length; at += 1) {
+      const [kind, server] = turn[(at + round) % turn.length] ?? [];
+      if (kind === undefined || server === undefined) continue;
       const before = await cpuUs(server);
       const load = await closedLoad(server.port, requests, size.connections);
-      took.set(server, ((await cpuUs(server)) - before) / load.requests);
+      const us = ((await cpuUs(server)) - before) / load.requests;
+      if (round >= size.warmups) spent.get(kind)?.push(us);
     }
-    if (round < size.warmups) continue;
-    for (const [server, us] of took) spent.get(server)?.push(us);
-    ratios.push((took.get(on) ?? 0) / (took.get(off) ?? 1));
   }
-  await Promise.all([on, off].map(({ process }) => process.stop({ stop: true })));
+  await Promise.all([...servers.values()].map(({ process }) => process.stop({ stop: true })));
+  const over = (kind: Instruments): number => {
+    const ratios = (spent.get(kind) ?? []).map((us, at) => us / (spent.get('off')?.[at] ?? us));
+    return sample(ratios).median - 1;
+  };
   return {
-    cost: sample(ratios).median - 1,
-    onUs: sample(spent.get(on) ?? []).median,
-    offUs: sample(spent.get(off) ?? []).median,
+    cost: over('on'),
+    tracedCost: over('traced'),
+    onUs: sample(spent.get('on') ?? []).median,
+    offUs: sample(spent.get('off') ?? []).median,
   };
 }
 
@@ -164,10 +182,10 @@ export async function refuse(
   const requests = submitRequests(size.requests, systemClock.wallMs());
   const results: KindResult[] = [];
   const folder = mkdtempSync(join(tmpdir(), 'sluice-bench-'));
-  let looked: Awaited<ReturnType<typeof instrumentation>>;
+  let looked: Looked;
   try {
     const program = await bundled('refuse-server', folder);
-    looked = await instrumentation(program, requests, size);
+    looked = await instrumentation(program, requests.slice(0, size.instrumentRequests), size);
     for (const kind of [...earlyKinds, 'after_identity'] as const) {
       results.push(await measure(program, kind, requests, size));
     }
@@ -186,9 +204,10 @@ export async function refuse(
       better: 'higher',
       peer: 'bare node:http, same bytes',
       by_stage: Object.fromEntries(early.map(({ kind, ratio }) => [kind, round3(ratio)])),
-      // Ledger, log, latencies, scrapes and traces, on against off.
+      // Ledger, log, latencies and scrapes, on against off; and with traces besides.
       instrumentation: {
         cost: round3(looked.cost),
+        traced_cost: round3(looked.tracedCost),
         on_us: round3(looked.onUs),
         off_us: round3(looked.offUs),
       },

@@ -7,12 +7,14 @@ import { EventLog } from '../../src/telemetry/log.ts';
 import { Metrics } from '../../src/telemetry/metrics.ts';
 import { Tracing } from '../../src/telemetry/tracing.ts';
 
+export type Instruments = 'off' | 'on' | 'traced';
+
 /**
  * The same gateway as it runs, or with nothing looking at it. On: the ledger, the log of refusals
- * (written, to nowhere), the latency of those turned away, a scrape every second, and traces for one in
- * a hundred. Off: none of them; only the probe of the overload control, which is a part of refusing.
+ * (written, to nowhere), the latency of those turned away, and a scrape every second, as in every
+ * deployment. Traced: traces for one in a hundred besides, which a deployment has to ask for. Off: none of them; only the probe of the overload control, which is a part of refusing.
  */
-export function instrumented(deps: GatewayDeps, instruments: 'on' | 'off'): GatewayDeps {
+export function instrumented(deps: GatewayDeps, instruments: Instruments): GatewayDeps {
   if (instruments === 'off') {
     return { ...deps, ledger: { arrived: () => undefined, left: () => undefined } };
   }
@@ -37,7 +39,7 @@ export function instrumented(deps: GatewayDeps, instruments: 'on' | 'off'): Gate
   });
   return {
     ...deps,
-    tracer: tracing,
+    ...(instruments === 'traced' ? { tracer: tracing } : {}),
     ledger: {
       arrived: () => ledger.arrived(),
       left: (stage: string, decision: Exit, reason: string) => {

@@ -1,6 +1,6 @@
 import { createServer } from 'node:http';
 import { createGateway } from '../../src/gateway/gateway.ts';
-import { instrumented } from './instruments.ts';
+import { type Instruments, instrumented } from './instruments.ts';
 import { refusingDeps } from './refuse-deps.ts';
 import type { RefusalKind } from './refuse-requests.ts';
 
@@ -10,7 +10,7 @@ import type { RefusalKind } from './refuse-requests.ts';
  * answers with its CPU time.
  */
 export type Order =
-  | { readonly start: 'sluice'; readonly kind: RefusalKind; readonly instruments?: 'on' | 'off' }
+  | { readonly start: 'sluice'; readonly kind: RefusalKind; readonly instruments?: Instruments }
   | { readonly start: 'bare'; readonly answer: string }
   | { readonly cpu: true }
   | { readonly stop: true };
@@ -55,7 +55,7 @@ function bare(answer: string): Promise<number> {
   });
 }
 
-async function sluice(kind: RefusalKind, instruments: 'on' | 'off' | undefined): Promise<number> {
+async function sluice(kind: RefusalKind, instruments: Instruments | undefined): Promise<number> {
   const plain = await refusingDeps(kind);
   const deps = instruments === undefined ? plain : instrumented(plain, instruments);
   const gateway = await createGateway(deps);

@@ -78,3 +78,17 @@ export function headerText(request: IncomingMessage, name: string): string | und
   const value = request.headers[name];
   return Array.isArray(value) ? value.join(', ') : value;
 }
+
+/**
+ * The same for one field of the head as it came: for what is asked of every request, also of those that
+ * are refused before anybody else looks at their headers, which makes an object of all of them. Of a
+ * field that came more than once the first.
+ */
+export function rawHeaderText(request: IncomingMessage, name: string): string | undefined {
+  const { rawHeaders } = request;
+  for (let at = 0; at < rawHeaders.length; at += 2) {
+    const field = rawHeaders[at];
+    if (field?.length === name.length && field.toLowerCase() === name) return rawHeaders[at + 1];
+  }
+  return undefined;
+}

@@ -17,7 +17,7 @@ import { type FieldError, SubmitRequest } from '../wire/schemas.ts';
 import { readRawBody } from './body.ts';
 import { addressOf, type GatewayContext } from './context.ts';
 import { Credentials } from './credentials.ts';
-import { headerText, requestHead } from './head.ts';
+import { headerText, rawHeaderText, requestHead } from './head.ts';
 import { checkerOf, idText, parseJson } from './validate.ts';
 
 const checkSubmit = checkerOf(SubmitRequest);
@@ -115,7 +115,7 @@ export class HttpSubmission implements Submission {
   }
 
   get traceparent(): string | undefined {
-    const value = headerText(this.#request, 'traceparent');
+    const value = rawHeaderText(this.#request, 'traceparent');
     return value !== undefined && traceparentPattern.test(value) ? value : undefined;
   }
 

@@ -44,6 +44,7 @@ const eventsMax = 32;
 export class Tracing implements Tracer {
   readonly #options: TracingOptions;
   readonly #buffer: FinishedSpan[] = [];
+  #untilDrawn: number;
   #second = 0;
   #askedThisSecond = 0;
   #dropped = 0;
@@ -54,13 +55,15 @@ export class Tracing implements Tracer {
       throw new RangeError(`trace ratio ${ratio}; allowed: from 0 to 1`);
     }
     this.#options = options;
+    this.#untilDrawn = this.#gap();
   }
 
   begin(name: string, traceparent: string | undefined): Span | undefined {
-    const { random, ratio } = this.#options;
+    const isDrawn = this.#isDrawn();
+    if (traceparent === undefined && !isDrawn) return undefined;
     const parent = parseTraceparent(traceparent);
     const isAsked = parent?.sampled === true && this.#mayAsk();
-    if (!isAsked && !(ratio > 0 && random.float() < ratio)) return undefined;
+    if (!isAsked && !isDrawn) return undefined;
     const context = {
       traceId: parent?.traceId ?? this.#id(16),
       spanId: this.#id(8),
@@ -99,6 +102,22 @@ export class Tracing implements Tracer {
   /** Spans that found the buffer full. */
   get dropped(): number {
     return this.#dropped;
+  }
+
+  /** One in so many by chance; the draw is of the gap to the next, so that most cost a countdown. */
+  #isDrawn(): boolean {
+    this.#untilDrawn -= 1;
+    if (this.#untilDrawn > 0) return false;
+    this.#untilDrawn = this.#gap();
+    return true;
+  }
+
+  /** Requests until the next that is drawn, itself included: geometric, so that each is as likely. */
+  #gap(): number {
+    const { random, ratio } = this.#options;
+    if (ratio >= 1) return 1;
+    if (ratio <= 0) return Infinity;
+    return 1 + Math.floor(Math.log(1 - random.float()) / Math.log(1 - ratio));
   }
 
   #keep(span: FinishedSpan): void {
