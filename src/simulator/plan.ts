@@ -256,7 +256,12 @@ function faultsOf(random: SeededRandom, shape: Shape, next: () => number): Fault
   ).filter(() => chance(random, 0.35));
   if (kinds.length === 0) return [];
   const count = between(random, 1, 8);
-  const ports = busyPorts.filter(() => chance(random, 0.5));
+  // Budgets are asked where something is limited by them, and then much depends on it.
+  const asked: readonly PortName[] =
+    shape.limits.scope === 'none'
+      ? busyPorts.filter((port) => port !== 'budgets')
+      : [...busyPorts, 'budgets', 'budgets', 'budgets'];
+  const ports = asked.filter(() => chance(random, 0.5));
   return Array.from({ length: count }, (): FaultItem => {
     const fault = oneOf<FaultKind>(random, kinds);
     const atMs = between(random, 300, shape.healAtMs - 300);
@@ -267,7 +272,7 @@ function faultsOf(random: SeededRandom, shape: Shape, next: () => number): Fault
       atMs,
       forMs: Math.min(shape.healAtMs - atMs, oneOf(random, [300, 1_500, 4_000, 10_000])),
       fault,
-      port: ports.length === 0 ? oneOf(random, busyPorts) : oneOf(random, ports),
+      port: ports.length === 0 ? oneOf(random, asked) : oneOf(random, ports),
       ...(chance(random, 0.5) ? { process: random.below(8) } : {}),
       share: whole ? 1 : oneOf(random, [0.05, 0.2, 0.5]),
       size: random.below(1_000),

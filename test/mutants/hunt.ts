@@ -3,7 +3,7 @@ import { dirname, join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import type { Plan } from '../../src/simulator/plan.ts';
 import type { Mutant } from './mutants.ts';
-import { plant } from './plant.ts';
+import { type Planted, plant } from './plant.ts';
 
 /** What became of one planted bug. */
 export interface Hunt {
@@ -40,6 +40,14 @@ function regressions(): readonly { readonly name: string; readonly plan: Plan }[
     });
 }
 
+let product: Promise<Planted> | undefined;
+
+/** The product as it is: what fails here was not planted. */
+function sound(): Promise<Planted> {
+  product ??= plant(undefined);
+  return product;
+}
+
 /** Runs seeds until the bug shows, then makes its history small. */
 export async function hunt(mutant: Mutant, options: HuntOptions): Promise<Hunt> {
   const { firstSeed, seedsMax, shrinkRunsMax } = options;
@@ -50,6 +58,10 @@ export async function hunt(mutant: Mutant, options: HuntOptions): Promise<Hunt> 
       const plan = planted.planOf(seed);
       const { failure, items } = await planted.simulate(plan);
       if (failure === undefined) continue;
+      const without = await (await sound()).simulate(plan);
+      if (without.failure !== undefined) {
+        throw new Error(`seed ${seed} fails without a bug too: ${without.failure.detail}`);
+      }
       const small =
         shrinkRunsMax === 0
           ? undefined
