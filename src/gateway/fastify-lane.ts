@@ -1,3 +1,4 @@
+import type { Priority } from '../core/overload/priority.ts';
 import type { IncomingMessage, ServerResponse } from 'node:http';
 import fastify, { type FastifyInstance, type FastifyReply, type FastifyRequest } from 'fastify';
 import { bodyMaxBytes, idPattern } from '../core/bounds.ts';
@@ -292,9 +293,11 @@ function routeServer(
         ...(person === undefined ? {} : { person }),
       };
       const reply = Promise.resolve(route.handle?.(call) ?? refuse(noSuchRoute));
-      return await within(deps.timers, routeDeadlineMs, reply, refuse(partUnknown, 1_000));
+      // Made for every call, so it takes no place in the line of those who come back.
+      const silent = refuse(partUnknown, context.spread.busyMs());
+      return await within(deps.timers, routeDeadlineMs, reply, silent);
     } catch (error) {
-      return refusalOfError(context, route.operationId, error);
+      return refusalOfError(context, route.operationId, error, route.priority);
     } finally {
       deps.limits.end(limited);
     }
@@ -353,8 +356,7 @@ function refuseEarly(
   const head = refuseHeadOf(route, request);
   if (head !== undefined || route.priority === undefined) return head;
   if (!health.admit(route.priority, limited.address)) {
-    const { spread, returns } = context;
-    return refuse(shed, route.priority >= 2 ? returns.nextMs() : spread.busyMs());
+    return refuse(shed, comeBackMs(context, route.priority));
   }
   const by = limits.instance(limited) ?? limits.source(limited);
   return by === undefined ? undefined : sourceLimits(by);
@@ -414,10 +416,24 @@ async function readBody(route: RouteSpec, request: IncomingMessage): Promise<Rea
   return parsed.ok ? { ...parsed, bytes } : invalidBody([parsed.error], 'receive');
 }
 
+/**
+ * A crowd that is sent away at once must not come back at once, and the larger it is the later. Those
+ * who have something to lose by waiting are few, and stand in no line.
+ */
+function comeBackMs({ spread, returns }: GatewayContext, priority: Priority | undefined): number {
+  return priority !== undefined && priority >= 2 ? returns.nextMs() : spread.busyMs();
+}
+
 /** Stores that did not answer are said so; anything else is a fault of ours, logged and said so. */
-function refusalOfError(context: GatewayContext, where: string, error: unknown): Refusal {
-  if (error instanceof UnavailableError) return refuse(partAway, 1_000);
-  if (error instanceof OutcomeUnknownError) return refuse(partUnknown, 1_000);
+function refusalOfError(
+  context: GatewayContext,
+  where: string,
+  error: unknown,
+  priority?: Priority,
+): Refusal {
+  if (error instanceof UnavailableError) return refuse(partAway, comeBackMs(context, priority));
+  if (error instanceof OutcomeUnknownError)
+    return refuse(partUnknown, comeBackMs(context, priority));
   const framework = refusalOfFramework(error);
   if (framework !== undefined) return framework;
   context.deps.log.error('request_failed', {
