@@ -101,6 +101,12 @@ export class BudgetWatch {
       );
       return;
     }
+    this.#settle();
+    this.#oracle.check(
+      this.#leases.size > 0 || limits.fail !== 'closed',
+      '6',
+      () => `${process.name} let somebody in when no lease was good any more`,
+    );
     const spent = (process.running?.shared?.emergencyTotalMilli ?? 0) / 1_000;
     this.#oracle.check(
       spent <= emergencyTokens * process.emergencies,

@@ -215,8 +215,11 @@ export class Buyer {
 
   /** "Nothing was taken" is a promise too: only a certain failure may be told so. */
   #nothingTaken(intention: Intention): void {
-    const alone = this.#item.persona === 'honest' && intention.told === undefined;
-    if (!alone) return;
+    // Another copy of the same submit may have fared better.
+    const copies = this.#world.plan.items.some(
+      (item) => item.kind === 'fault' && item.fault === 'net_twice',
+    );
+    if (this.#item.persona !== 'honest' || intention.told !== undefined || copies) return;
     for (const { key, stock } of this.#world.servers.inventory.engine.machine.skus.values()) {
       if (key.skuId !== intention.skuId) continue;
       const taken = stock.byRequest(this.userId, intention.requestId);

@@ -257,24 +257,6 @@ export const mutants: readonly Mutant[] = [
     ),
   ),
   mutant(
-    'emergency-budget-without-its-marker',
-    'it is an emergency',
-    edit(
-      'src/stores/limits/shared-budgets.ts',
-      'lease.openEmergency(granted ? emergencyTokens * 1000 : 0);',
-      'lease.openEmergency(granted || emergencyTokens > 0 ? emergencyTokens * 1000 : 0);',
-    ),
-  ),
-  mutant(
-    'store-away-lets-in',
-    'better to sell than to refuse',
-    edit(
-      'src/core/rules/live.ts',
-      "    ({ live }) => live.rule.fail === 'closed' || live.rule.fail === 'local',\n",
-      "    ({ live }) => live.rule.fail === 'local',\n",
-    ),
-  ),
-  mutant(
     'admission-cap-ignored',
     'waves are small',
     edit(
@@ -351,20 +333,6 @@ export const mutants: readonly Mutant[] = [
       'src/workers/payment-worker.ts',
       "const unfinished: readonly PaymentState[] = ['CREATED', 'PROCESSING', 'UNKNOWN'];",
       "const unfinished: readonly PaymentState[] = ['CREATED', 'PROCESSING'];",
-    ),
-  ),
-  mutant(
-    'payments-by-the-wall-clock',
-    'a clock is a clock',
-    edit(
-      'src/workers/payment-worker.ts',
-      'this.#wall = new SteadyWall(parts.clock);',
-      'this.#wall = new SteadyWall(parts.clock, { toleranceMs: 1e15 });',
-    ),
-    edit(
-      'src/workers/payment-service.ts',
-      'this.#wall = new SteadyWall(parts.clock);',
-      'this.#wall = new SteadyWall(parts.clock, { toleranceMs: 1e15 });',
     ),
   ),
   mutant(
