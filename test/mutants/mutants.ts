@@ -35,7 +35,6 @@ const batcher = 'src/pipeline/reserve-batcher.ts';
 const pipeline = 'src/pipeline/pipeline.ts';
 const pass = 'src/core/pass/pass.ts';
 const money = 'src/core/orders/judge-payment.ts';
-const lease = 'src/core/limit/lease.ts';
 const budget = 'src/core/limit/budget.ts';
 
 export const mutants: readonly Mutant[] = [
@@ -243,20 +242,6 @@ export const mutants: readonly Mutant[] = [
     edit(budget, 'levelUnits: levelUnits - grantedMilli * bucket.unitsPerMilli,', 'levelUnits,'),
   ),
   mutant(
-    'lease-spent-after-its-deadline',
-    'what is left is ours',
-    edit(
-      lease,
-      '  return parcel.deadlineUs > nowUs ? parcel.milli : 0;\n',
-      '  return nowUs > 0 ? parcel.milli : 0;\n',
-    ),
-    edit(
-      lease,
-      'if (parcel.milli > 0 && parcel.deadlineUs <= nowUs) {',
-      'if (parcel.milli > 0 && parcel.deadlineUs + 60_000_000 <= nowUs) {',
-    ),
-  ),
-  mutant(
     'admission-cap-ignored',
     'waves are small',
     edit(
@@ -285,28 +270,10 @@ export const mutants: readonly Mutant[] = [
     ),
   ),
   mutant(
-    'room-not-read-again',
-    'memory is as good as the log',
-    edit(
-      'src/control/room-loop.ts',
-      '        // What was decided last may or may not be in the log. Only the log knows.\n        this.#room = undefined;\n',
-      '',
-    ),
-  ),
-  mutant(
     'no-way-out-of-degraded',
     'it will get better',
     edit('src/core/overload/mode.ts', 'cleanCyclesDown: 5,', 'cleanCyclesDown: 1e9,'),
     edit('src/core/overload/mode.ts', 'longestStayMs: 60_000,', 'longestStayMs: 1e12,'),
-  ),
-  mutant(
-    'leads-longer-than-the-lease',
-    'renewing has always worked',
-    edit(
-      'src/control/leadership.ts',
-      'this.#untilUs = askedUs + this.#leaseMs * (1 - margin) * 1_000;',
-      'this.#untilUs = askedUs + this.#leaseMs * (3 - margin) * 1_000;',
-    ),
   ),
   mutant(
     'money-for-a-cancelled-order-kept',
@@ -333,6 +300,20 @@ export const mutants: readonly Mutant[] = [
       'src/workers/payment-worker.ts',
       "const unfinished: readonly PaymentState[] = ['CREATED', 'PROCESSING', 'UNKNOWN'];",
       "const unfinished: readonly PaymentState[] = ['CREATED', 'PROCESSING'];",
+    ),
+  ),
+  mutant(
+    'payments-by-the-wall-clock',
+    'a clock is a clock',
+    edit(
+      'src/workers/payment-worker.ts',
+      'this.#wall = new SteadyWall(parts.clock);',
+      'this.#wall = new SteadyWall(parts.clock, { toleranceMs: 1e15 });',
+    ),
+    edit(
+      'src/workers/payment-service.ts',
+      'this.#wall = new SteadyWall(parts.clock);',
+      'this.#wall = new SteadyWall(parts.clock, { toleranceMs: 1e15 });',
     ),
   ),
   mutant(
