@@ -1,12 +1,17 @@
 import { defineConfig } from 'vitest/config';
+import { SlowestFirst } from './test/support/slowest-first.ts';
+
+/** Tests that take minutes run when asked for: `npm run test:long`. */
+const long = process.env['SLUICE_LONG'] === '1';
 
 /**
  * Two projects: `unit` needs nothing but Node; `system` starts real processes, servers and a
- * browser, so its files run two at a time and see a fresh build.
+ * browser, so its files run a few at a time and see a fresh build.
  */
 export default defineConfig({
   test: {
     passWithNoTests: false,
+    sequence: { sequencer: SlowestFirst },
     projects: [
       {
         test: {
@@ -33,10 +38,11 @@ export default defineConfig({
             'test/scenarios/**/*.test.ts',
             'test/packaging/**/*.test.ts',
           ],
+          exclude: long ? [] : ['**/*.long.test.ts'],
           testTimeout: 240_000,
           hookTimeout: 240_000,
-          // Two at a time: each starts servers of its own and mostly waits for them.
-          maxWorkers: 2,
+          // Three at a time: each starts servers of its own and mostly waits for them.
+          maxWorkers: 3,
           sequence: { groupOrder: 1 },
           globalSetup: ['test/support/build-once.ts'],
         },

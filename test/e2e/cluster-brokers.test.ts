@@ -47,47 +47,51 @@ const brokers = [
   },
 ];
 
-describe.each(brokers)('a cluster whose queue is $name', ({ start, watch }) => {
-  test('sells while the broker restarts', async () => {
-    broker = await start();
-    const { url } = broker;
-    const flags = long ? ['--open-in', '5s'] : ['--open-in', '1s', '--workers', '1'];
-    cluster = await startClusterWith({ SLUICE_QUEUE: url }, '--stock', String(stock), ...flags);
-    const running = cluster;
-    const ran = crowd(running, long ? 200 : 50, long ? '4s' : '2s');
-    await until('a tenth is taken', async () => (await taken(running)) >= stock / 10);
-    const relay = await relayOf(running);
-    expect(Object.entries(running.processes)).toContainEqual([
-      expect.stringMatching(/^worker-/),
-      relay,
-    ]);
-    if (long) process.kill(relay, 'SIGKILL');
-    await broker.crash();
-    const ended = await ran;
-    expectHolds(ended, stock);
-    const { sold } = ended.report.stock;
-    if (long) expect(await relayOf(running)).not.toBe(relay);
+// Kafka's restart takes half a minute; what its queue has to do is in the contract all queues pass.
+describe.each(long ? brokers : brokers.slice(0, 1))(
+  'a cluster whose queue is $name',
+  ({ start, watch }) => {
+    test('sells while the broker restarts', async () => {
+      broker = await start();
+      const { url } = broker;
+      const flags = long ? ['--open-in', '5s'] : ['--open-in', '1s', '--workers', '1'];
+      cluster = await startClusterWith({ SLUICE_QUEUE: url }, '--stock', String(stock), ...flags);
+      const running = cluster;
+      const ran = crowd(running, long ? 200 : 50, long ? '4s' : '2s');
+      await until('a tenth is taken', async () => (await taken(running)) >= stock / 10);
+      const relay = await relayOf(running);
+      expect(Object.entries(running.processes)).toContainEqual([
+        expect.stringMatching(/^worker-/),
+        relay,
+      ]);
+      if (long) process.kill(relay, 'SIGKILL');
+      await broker.crash();
+      const ended = await ran;
+      expectHolds(ended, stock);
+      const { sold } = ended.report.stock;
+      if (long) expect(await relayOf(running)).not.toBe(relay);
 
-    const queue = await watch(url);
-    try {
-      // An acknowledgement that the broker forgot when it was killed brings its message once more.
-      if (long)
-        await until('all is done', async () => (await queue.backlog(Date.now())).depth === 0);
-      const { producedTotal, buried } = await queue.backlog(Date.now());
-      expect(buried).toBe(0);
-      // Each reservation once at least; what the dead relay had moved and not trimmed, twice.
-      expect(sold).toBeGreaterThan(0);
-      expect(producedTotal).toBeGreaterThanOrEqual(sold);
-    } finally {
-      await queue.close();
-    }
-    const { port } = new URL(running.environment['SLUICE_INVENTORY'] ?? '');
-    const outbox = stockKey.replace(/stock$/, 'outbox');
-    expect(await redisSays(Number(port), 'XLEN', outbox)).toBe(':0\r\n');
-    expect(await running.stop()).toBe(0);
-    cluster = undefined;
-  }, 300_000);
-});
+      const queue = await watch(url);
+      try {
+        // An acknowledgement that the broker forgot when it was killed brings its message once more.
+        if (long)
+          await until('all is done', async () => (await queue.backlog(Date.now())).depth === 0);
+        const { producedTotal, buried } = await queue.backlog(Date.now());
+        expect(buried).toBe(0);
+        // Each reservation once at least; what the dead relay had moved and not trimmed, twice.
+        expect(sold).toBeGreaterThan(0);
+        expect(producedTotal).toBeGreaterThanOrEqual(sold);
+      } finally {
+        await queue.close();
+      }
+      const { port } = new URL(running.environment['SLUICE_INVENTORY'] ?? '');
+      const outbox = stockKey.replace(/stock$/, 'outbox');
+      expect(await redisSays(Number(port), 'XLEN', outbox)).toBe(':0\r\n');
+      expect(await running.stop()).toBe(0);
+      cluster = undefined;
+    }, 300_000);
+  },
+);
 
 /** Process that has the turn to move messages. */
 async function relayOf(running: RunningCluster): Promise<number> {

@@ -26,7 +26,7 @@ function crowdAgainst(world: HarshWorld, guard: Guard, stock = 40): Promise<Rush
       scenario: world === 'late' ? 'reopen' : 'even',
     },
     {
-      patience: { afterLastMs: 20_000, quietMs: 12_000, sweepMs: 5_000 },
+      patience: { afterLastMs: 12_000, quietMs: 6_000, sweepMs: 5_000 },
       serverCommand: {
         file: process.execPath,
         args: ['--import', 'tsx', main, '--world', world, '--without', guard],

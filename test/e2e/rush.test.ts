@@ -52,7 +52,7 @@ test('arrivals, addresses and agents of an access log', async () => {
   writeFileSync(log, lines.join('\n'));
   const raw = { embedded: true, people: '400', over: '3s', stock: '30', arrivals: log };
   const run = await runRush(raw, {
-    patience: { afterLastMs: 20_000, quietMs: 10_000, sweepMs: 10_000 },
+    patience: { afterLastMs: 15_000, quietMs: 6_000, sweepMs: 5_000 },
     serverCommand: { file: process.execPath, args: [join(root, 'dist', 'main.js')] },
   });
   const { report } = run;

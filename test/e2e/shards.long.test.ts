@@ -8,7 +8,7 @@ import { startRedis } from '../support/servers/redis.ts';
  * A sale whose one SKU lies in four shards, on real Redis and PostgreSQL, with a crowd at the door: from
  * outside nothing tells it from any other, and inside every unit is accounted for.
  */
-const sells = async (): Promise<void> => {
+test('a crowd buys a SKU in four shards to its last unit, and nobody twice', async () => {
   const [admission, inventory, database] = await Promise.all([
     startRedis(),
     startRedis(),
@@ -88,9 +88,4 @@ const sells = async (): Promise<void> => {
     await sale.remove();
     await Promise.all([admission.stop(), inventory.stop(), database.stop()]);
   }
-};
-
-// Half a minute of a crowd's patience; what a store in shards has to do is in its contract.
-if (process.env['SLUICE_LONG'] === '1') {
-  test('a crowd buys a SKU in four shards to its last unit, and nobody twice', sells, 180_000);
-}
+}, 180_000);
