@@ -330,6 +330,60 @@ describe('any history', () => {
     }
   }
 
+  const step = (what: string, who: number, ms: number): Step => ({ what, who, ms });
+  /** Somebody knocks again and again while time goes by. */
+  const pass = (...times: readonly number[]): readonly Step[] =>
+    times.map((ms) => step('join', 0, ms));
+  const quarters = (count: number): readonly Step[] =>
+    pass(...Array.from({ length: count }, () => 250));
+  /** Histories in which the clock had concluded what the news then said otherwise; each found a fault once. */
+  const found: [Step[], number][] = [
+    [
+      [
+        ...pass(1_000, 1_000),
+        step('buy', 4, 5_000),
+        ...pass(1_000, 250, 250, 1_000, 5_000),
+        step('pass', 2, 250),
+        ...pass(250, 5_000, 250, 250, 5_000, 12_000),
+        ...quarters(11),
+        ...pass(5_000, 1_000, 250),
+      ],
+      5,
+    ],
+    [
+      [
+        step('pass', 1, 250),
+        ...pass(12_000, 12_000, 250, 250, 250, 5_000),
+        ...quarters(12),
+        step('join', 1, 250),
+        ...quarters(2),
+      ],
+      7,
+    ],
+    [
+      [
+        step('buy', 2, 250),
+        ...pass(12_000, 12_000, 12_000, 12_000, 12_000, 5_000, 250, 12_000, 5_000, 1_000, 250, 250),
+        ...pass(1_000, 5_000, 1_000, 5_000, 1_000, 250, 12_000, 12_000, 250, 12_000, 1_000, 12_000),
+        step('end', 2, 250),
+        ...quarters(12),
+      ],
+      8,
+    ],
+    [
+      [
+        step('pass', 16, 250),
+        ...pass(12_000, 12_000, 1_000, 12_000, 1_000, 250, 12_000, 5_000, 1_000, 250, 250, 250),
+        ...pass(12_000, 250, 5_000, 250, 5_000, 12_000, 5_000, 1_000, 12_000, 250, 12_000, 5_000),
+        ...pass(5_000, 1_000, 1_000, 12_000),
+        step('failed', 0, 250),
+        step('join', 16, 250),
+        ...quarters(13),
+      ],
+      0,
+    ],
+  ];
+
   test.each(['draw', 'fifo', 'weighted', 'quota', 'lottery'] as const)(
     'a restart finds the very same room (%s), and the caps held throughout',
     async (mode) => {
@@ -376,7 +430,7 @@ describe('any history', () => {
             expect(people).toBeLessThanOrEqual(room.maxAdmissionsPerSecond);
           }
         }),
-        { numRuns: 25 },
+        { numRuns: 25, examples: found },
       );
     },
     120_000,
