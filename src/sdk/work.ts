@@ -156,7 +156,11 @@ function fraction(root: number): number {
 
 const schedule = new Int32Array(64);
 
-/** One compression of SHA-256. */
+/**
+ * One compression of SHA-256: the same as the room's, and written again on purpose. The client is given
+ * away alone, importing nothing from outside itself; the server's file computes its constants in exact
+ * arithmetic, which a page need not carry.
+ */
 function compress(state: Int32Array, words: Int32Array): void {
   const w = schedule;
   w.set(words);
