@@ -111,7 +111,8 @@ export class Bots {
     const used = dossier?.firstPass;
     // Only a pass that surely reserved proves anything when it is tried again.
     const own = dossier?.requests.find(
-      ({ reservationId, nonce }) => reservationId !== undefined && nonce === used?.nonce,
+      ({ reservationId, nonce, nonceUnsure }) =>
+        reservationId !== undefined && !nonceUnsure && nonce === used?.nonce,
     );
     if (dossier === undefined || used === undefined || own === undefined) return;
     const conflict = task.detail === replays - 1;

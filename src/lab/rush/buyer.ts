@@ -238,6 +238,7 @@ export class Buyer {
     const { person } = dossier;
     const request = dossier.requests[index];
     if (request === undefined) return;
+    if (request.nonce !== '' && request.nonce !== dossier.nonce) request.nonceUnsure = true;
     request.nonce = dossier.nonce;
     if (!counted) request.outstanding += 1;
     if (request.reservationId !== undefined) scene.witness.retries += 1;

@@ -7,6 +7,8 @@ export interface RequestTrace {
   readonly device: number;
   /** The nonce of the pass that it was last sent with. */
   nonce: string;
+  /** It was sent with more than one pass: under which of them it reserved cannot be told from outside. */
+  nonceUnsure: boolean;
   /** `NONE`: nothing told yet. `REFUSED`: told that it did not reserve. */
   state: OutcomeState | 'NONE' | 'REFUSED';
   reservationId: string | undefined;
@@ -81,6 +83,7 @@ export function addRequest(
     quantity,
     device,
     nonce: '',
+    nonceUnsure: false,
     state: 'NONE',
     reservationId: undefined,
     orderId: undefined,

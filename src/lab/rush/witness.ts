@@ -196,14 +196,15 @@ export class Witness {
     if (owner !== undefined && owner !== request) {
       this.breach(3, `reservation ${reservationId} was told to ${owner.id} and to ${request.id}`);
     }
-    const bound = request.nonce === '' ? undefined : this.#requestOfNonce.get(request.nonce);
+    const nonce = request.nonceUnsure ? '' : request.nonce;
+    const bound = nonce === '' ? undefined : this.#requestOfNonce.get(nonce);
     if (bound !== undefined && bound !== request) {
-      this.breach(3, `nonce ${request.nonce} reserved for ${bound.id} and for ${request.id}`);
+      this.breach(3, `nonce ${nonce} reserved for ${bound.id} and for ${request.id}`);
     }
     if (owner === undefined) this.#series.add('reserved', nowMs);
     request.reservationId = reservationId;
     this.#reservationOf.set(reservationId, request);
-    if (request.nonce !== '') this.#requestOfNonce.set(request.nonce, request);
+    if (nonce !== '') this.#requestOfNonce.set(nonce, request);
   }
 
   #ordered(dossier: Dossier, request: RequestTrace, orderId: string, nowMs: number): void {
