@@ -1,7 +1,7 @@
 import { fc } from '../../test/support/property.ts';
 import { describe, expect, test } from 'vitest';
 import { World } from '../../test/support/world.ts';
-import { EventLog, cleaned, keptPerSecond, refusalsPerSecond } from './log.ts';
+import { EventLog, cleaned, keptPerKind, keptPerSecond, refusalsPerSecond } from './log.ts';
 import type { LogFields, LogLevel } from './log.ts';
 
 function logged(level: LogLevel = 'info', successSample = 1) {
@@ -174,8 +174,42 @@ describe('a flood', () => {
 
   test('even what is always kept has a cap', () => {
     const { log, parsed } = logged();
-    for (let n = 0; n < 1_000; n += 1) log.error('fault', new Error('again'));
+    for (let n = 0; n < 1_000; n += 1) log.error(`fault${n % 100}`, new Error('again'));
     expect(parsed()).toHaveLength(keptPerSecond);
+  });
+
+  test('what is said with every request does not push out what is said once', async () => {
+    const { log, parsed, world } = logged();
+    const trouble = { reason: 'forgotten', sku_id: 'a' };
+    for (let n = 0; n < 10_000; n += 1) log.warn('stock_trouble', trouble);
+    log.warn('stock_forgotten', { sku_id: 'a' });
+    expect(parsed()).toHaveLength(keptPerKind + 1);
+    expect(parsed().at(-1)).toMatchObject({ event: 'stock_forgotten' });
+    await world.advance(1_000);
+    log.flush();
+    log.flush();
+    expect(parsed()).toHaveLength(keptPerKind + 2);
+    expect(parsed().at(-1)).toMatchObject({
+      event: 'suppressed',
+      reason: 'stock_trouble-forgotten',
+      suppressed: 10_000 - keptPerKind,
+    });
+  });
+
+  test('what is kept is accounted for: written plus suppressed is what came', async () => {
+    const { log, parsed, world } = logged();
+    const said = { written: 0, suppressed: 0 };
+    const came = 5 * 3_000;
+    for (let second = 0; second < 5; second += 1) {
+      for (let n = 0; n < 3_000; n += 1) log.warn(`w${n % (1 + second * 20)}`, { reason: 'r' });
+      await world.advance(1_000);
+    }
+    log.flush();
+    for (const line of parsed()) {
+      if (line['event'] !== 'suppressed') said.written += 1;
+      said.suppressed += Number(line['suppressed'] ?? 0);
+    }
+    expect(said.written + said.suppressed).toBe(came);
   });
 });
 

@@ -12,8 +12,9 @@ import type { Clock } from '../ports/clock.ts';
  *
  * Sinking: a flood refused 50,000 times a second must not become 50,000 lines. Refusals are capped per
  * reason and second, and the next line of that reason says how many were suppressed; successes are
- * sampled. Mode changes, overload answers, limiter errors and faults are always kept, within a cap of
- * their own that no healthy day reaches.
+ * sampled. Mode changes, overload answers, limiter errors and faults are kept, within two caps of their
+ * own that no healthy day reaches: one per kind, so that what is said again with every request (a stock
+ * that is being rebuilt) cannot push out what is said once (who leads now), and one for all together.
  */
 export type LogLevel = 'error' | 'warn' | 'info' | 'debug';
 
@@ -120,8 +121,10 @@ export interface LogOptions {
 export const refusalsPerSecond = 10;
 /** Reasons that are counted apart; more share one count. */
 const reasonsMax = 128;
-/** Lines per second that are "always kept". */
+/** Lines per second that are "always kept", all kinds together. */
 export const keptPerSecond = 200;
+/** Of them, lines of one kind: the same event for the same reason. */
+export const keptPerKind = 20;
 
 const levels: Readonly<Record<LogLevel, number>> = { error: 50, warn: 40, info: 30, debug: 20 };
 
@@ -139,6 +142,8 @@ export class EventLog {
   readonly #successSample: number;
   readonly #tallies = new Map<string, Tally>();
   readonly #kept: Tally = { second: -1, written: 0, suppressed: 0 };
+  /** By kind. */
+  readonly #keptTallies = new Map<string, Tally>();
   #successes = 0;
 
   constructor(options: LogOptions) {
@@ -161,7 +166,7 @@ export class EventLog {
   refusal(fields: LogFields): void {
     if (this.#least > levels.info) return;
     const reason = fields.reason ?? 'unknown';
-    const tally = this.#tally(reason);
+    const tally = tallyOf(this.#tallies, reason);
     const suppressed = admitLine(tally, refusalsPerSecond, this.#second());
     if (suppressed === undefined) return;
     this.#write('info', 'refused', suppressed > 0 ? { ...fields, suppressed } : fields);
@@ -179,7 +184,7 @@ export class EventLog {
     this.#write('info', event, fields);
   }
 
-  /** Always kept: mode changes, overload answers, limiter errors, version splits. */
+  /** Kept, up to the caps: mode changes, overload answers, limiter errors, version splits. */
   warn(event: string, fields: LogFields = {}): void {
     this.#keep('warn', event, fields);
   }
@@ -196,13 +201,27 @@ export class EventLog {
       if (tally.suppressed > 0 && tally.second !== second)
         this.#write('info', 'refused', { reason, suppressed: takeSuppressed(tally) });
     }
+    for (const [kind, tally] of this.#keptTallies) {
+      if (tally.suppressed > 0 && tally.second !== second)
+        this.#write('warn', 'suppressed', { reason: kind, suppressed: takeSuppressed(tally) });
+    }
     if (this.#kept.suppressed > 0 && this.#kept.second !== second)
       this.#write('warn', 'suppressed', { suppressed: takeSuppressed(this.#kept) });
   }
 
   #keep(level: LogLevel, event: string, fields: LogFields): void {
-    const suppressed = admitLine(this.#kept, keptPerSecond, this.#second());
-    if (suppressed === undefined) return;
+    const kind = `${event}-${fields.reason ?? fields.error ?? ''}`.replace(/-$/, '');
+    const tally = tallyOf(this.#keptTallies, kind);
+    const second = this.#second();
+    const ofKind = admitLine(tally, keptPerKind, second);
+    if (ofKind === undefined) return;
+    const ofAll = admitLine(this.#kept, keptPerSecond, second);
+    if (ofAll === undefined) {
+      // What this line would have told of its kind is still to be told.
+      tally.suppressed += ofKind;
+      return;
+    }
+    const suppressed = ofKind + ofAll;
     this.#write(level, event, suppressed > 0 ? { ...fields, suppressed } : fields);
   }
 
@@ -214,15 +233,16 @@ export class EventLog {
   #second(): number {
     return Math.floor(this.#clock.monoUs() / 1_000_000);
   }
+}
 
-  #tally(reason: string): Tally {
-    const known = this.#tallies.get(reason);
-    if (known !== undefined) return known;
-    const key = this.#tallies.size < reasonsMax - 1 ? reason : 'other';
-    const shared = this.#tallies.get(key) ?? { second: -1, written: 0, suppressed: 0 };
-    this.#tallies.set(key, shared);
-    return shared;
-  }
+/** The tally of a reason; once there are many, one that the rest share. */
+function tallyOf(tallies: Map<string, Tally>, reason: string): Tally {
+  const known = tallies.get(reason);
+  if (known !== undefined) return known;
+  const key = tallies.size < reasonsMax - 1 ? reason : 'other';
+  const shared = tallies.get(key) ?? { second: -1, written: 0, suppressed: 0 };
+  tallies.set(key, shared);
+  return shared;
 }
 
 /** Undefined: not this one. Otherwise how many before it were suppressed and are now told. */

@@ -40,6 +40,8 @@ export interface Another {
 
 const root = join(import.meta.dirname, '../..');
 const startWithinMs = 120_000;
+/** Characters kept of what a deployment says: all of a sale in which every request is warned of. */
+const saidMax = 4_000_000;
 
 /** Rejects with what was said where it does not come up. */
 export async function startCluster(...flags: readonly string[]): Promise<RunningCluster> {
@@ -63,7 +65,7 @@ export async function startClusterWith(
   });
   let said = '';
   const keep = (part: Buffer): void => {
-    said = (said + part.toString()).slice(-40_000);
+    said = (said + part.toString()).slice(-saidMax);
   };
   child.stdout.on('data', keep);
   child.stderr.on('data', keep);
