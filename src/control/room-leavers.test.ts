@@ -1,13 +1,15 @@
 import { expect, test, vi } from 'vitest';
 import { RoomWorld } from '../../test/support/room.ts';
 import { SeededRandom } from '../../test/support/world.ts';
-import { ClaimPace } from '../core/room/claim-pace.ts';
+import { Hazards } from '../core/room/hazards.ts';
 
 /**
  * People who were let in and closed the page without a word, while units come back and others wait:
  * how long a returned unit lies there. The windows are long (a minute), the buyers quick.
  */
-async function soldOutWithReturns(seed: string): Promise<{ idleMs: number; admitted: number }> {
+async function soldOutWithReturns(
+  seed: string,
+): Promise<{ idleMs: number; admitted: number; unsold: number }> {
   const random = new SeededRandom(seed);
   const w = await RoomWorld.started({
     seed,
@@ -48,15 +50,15 @@ async function soldOutWithReturns(seed: string): Promise<{ idleMs: number; admit
   }
   expect(capBroken).toEqual([]);
   expect(returns).toBe(6);
-  expect(w.availableOf('front')).toBe(0);
-  return { idleMs, admitted };
+  return { idleMs, admitted, unsold: w.availableOf('front') };
 }
 
 test('units that come back find somebody within seconds, behind people who left without a word', async () => {
   const learnt = await soldOutWithReturns('leavers');
-  vi.spyOn(ClaimPace.prototype, 'weightIn').mockReturnValue(1);
+  vi.spyOn(Hazards.prototype, 'chanceFrom').mockReturnValue(0.9);
   const counted = await soldOutWithReturns('leavers');
   vi.restoreAllMocks();
+  expect(learnt.unsold).toBe(0);
   // Six returns; each takes a turn of control, a buyer's few seconds, and now and then another leaver.
   expect(learnt.idleMs / 6).toBeLessThan(12_000);
   // With everybody counted in full it takes until windows end.

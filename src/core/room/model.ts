@@ -102,7 +102,7 @@ export class RoomModel {
   constructor(activity: Activity, secrets: RoomSecrets) {
     this.#activity = activity;
     this.secrets = secrets;
-    this.book = new WaveBook(activity.room.passLifeMs);
+    this.book = new WaveBook(activity.room.passLifeMs, activity.room.claimWindowMs);
     this.rate = new RateGovernor(activity.room.maxAdmissionsPerSecond);
   }
 
@@ -301,6 +301,7 @@ export class RoomModel {
   /** Closes what is over by `knownAtMs` and takes in how the sale is doing. True when the rate changed. */
   feel(signals: RoomSignals | undefined, knownAtMs: number, monoMs: number): boolean {
     this.#signals = signals;
+    this.book.onSale = signals?.skus.some(({ available }) => available > 0) ?? false;
     this.book.settle(knownAtMs, signals?.mode ?? 'CLOSED');
     for (const lane of this.#lanes.values()) lane.forget((wave) => this.book.isOld(wave));
     return signals !== undefined && this.rate.feel(signals, monoMs);

@@ -11,6 +11,9 @@ export interface SkuStock {
   readonly total: number;
 }
 
+/** What calls for less than half a person calls for nobody. */
+const wholePerson = 0.5;
+
 /**
  * Whether a lane may give one more entry to a wave: stock of some SKU it waits for that is not spoken
  * for by those on their way, and a place of its group or of the lottery. Asking `admit` takes it.
@@ -32,9 +35,9 @@ export class WaveGate {
     unitsPerBuyer: number,
   ) {
     const units = Math.max(1, unitsPerBuyer);
-    const buyersPerPerson = book.yield.value * units;
+    const buyersPerPerson = book.yield * units;
     const { bySku, byLane } = book.onTheWay();
-    this.#reach = reachOf(lanes, stock, book.yield.value, units, { bySku, byLane });
+    this.#reach = reachOf(lanes, stock, book.yield, units, { bySku, byLane });
     for (const { skuId, available } of stock) {
       this.#calls.set(skuId, available / buyersPerPerson - (bySku.get(skuId) ?? 0));
     }
@@ -51,8 +54,8 @@ export class WaveGate {
   /** People that the stock calls for, over all SKUs. */
   get wanted(): number {
     let sum = 0;
-    for (const calls of this.#calls.values()) sum += Math.max(0, calls);
-    return Math.ceil(sum);
+    for (const calls of this.#calls.values()) sum += Math.max(0, Math.round(calls));
+    return sum;
   }
 
   /** Further people of a lane whom the stock is likely to reach, and whom it may reach at best. */
@@ -94,13 +97,13 @@ export class WaveGate {
     return (this.#groupPlaces.get(lane.parts.group) ?? 0) > 0 || this.#pool > 0;
   }
 
-  /** The lane's SKU that calls for most people, or undefined where none calls. */
-  #sku(lane: LaneModel): string | undefined {
+  /** The lane's SKU that calls for most people, or undefined where none calls for `least`. */
+  #sku(lane: LaneModel, least = wholePerson): string | undefined {
     let best: string | undefined;
-    let most = 0;
+    let most = least;
     const wanted = lane.parts.skuIds;
     for (const [skuId, calls] of this.#calls) {
-      if (calls > most && (wanted.length === 0 || wanted.includes(skuId))) {
+      if (calls >= most && (wanted.length === 0 || wanted.includes(skuId))) {
         best = skuId;
         most = calls;
       }
@@ -112,7 +115,7 @@ export class WaveGate {
   #speakFor(lane: LaneModel, people: number): void {
     let left = people;
     while (left > 0) {
-      const skuId = this.#sku(lane);
+      const skuId = this.#sku(lane, Number.MIN_VALUE);
       if (skuId === undefined) return;
       const calls = this.#calls.get(skuId) ?? 0;
       const step = lane.parts.skuIds.length === 1 ? left : Math.min(left, Math.max(1, calls / 2));

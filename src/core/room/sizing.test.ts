@@ -1,29 +1,10 @@
 import { fc } from '../../../test/support/property.ts';
 import { describe, expect, test } from 'vitest';
 import { paceFor, pollAfterMs, lobbyPollAfterMs, pollsPerSecond } from './pace.ts';
-import { AdmissionWindow, firstYield, RateGovernor, waveSize, YieldMeter } from './sizing.ts';
+import { AdmissionWindow, RateGovernor, waveSize } from './sizing.ts';
 import type { Pressure, WaveNeed } from './sizing.ts';
 
 const calm: Pressure = { mode: 'NORMAL', backlogRatio: 0, reserveRatio: 0 };
-
-describe('the yield', () => {
-  test('follows buyers’ own decisions', () => {
-    const meter = new YieldMeter();
-    expect(meter.value).toBeCloseTo(firstYield);
-    for (let at = 0; at < 2_000; at += 1) meter.observe(at % 4 === 0, 'NORMAL');
-    expect(meter.value).toBeCloseTo(0.25, 1);
-    for (let at = 0; at < 5_000; at += 1) meter.observe(false, 'NORMAL');
-    expect(meter.value, 'has a floor').toBe(0.1);
-  });
-
-  test('is frozen outside NORMAL: a failing sale never opens wider', () => {
-    const meter = new YieldMeter();
-    for (const mode of ['DEGRADED', 'QUEUE_ONLY', 'CLOSED'] as const) {
-      for (let at = 0; at < 1_000; at += 1) meter.observe(false, mode);
-    }
-    expect(meter.value).toBeCloseTo(firstYield);
-  });
-});
 
 describe('the rate', () => {
   test('falls fast, rises slowly, and stands still between the marks', () => {

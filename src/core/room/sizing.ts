@@ -22,28 +22,10 @@ export type SaleMode = 'NORMAL' | 'DEGRADED' | 'QUEUE_ONLY' | 'CLOSED';
 export const firstYield = 1 / 1.2;
 /** Below this the yield is not believed: a wave is never more than ten times the stock. */
 const yieldFloor = 0.1;
-/** The first guess counts as much as this many settled people. */
-const guessWeight = 50;
-/** Settled people after which an observation counts half: the yield follows the day. */
-const halfLife = 500;
-const fade = 2 ** (-1 / halfLife);
 
-/** Share of people let in who buy, from those whose case is settled. */
-export class YieldMeter {
-  #bought = firstYield * guessWeight;
-  #settled = guessWeight;
-
-  get value(): number {
-    return Math.max(yieldFloor, Math.min(1, this.#bought / this.#settled));
-  }
-
-  /** One person bought, or let the chance pass. Outside NORMAL nothing is learnt. */
-  observe(bought: boolean, mode: SaleMode): void {
-    if (mode !== 'NORMAL') return;
-    this.#bought = this.#bought * fade + (bought ? 1 : 0);
-    this.#settled = this.#settled * fade + 1;
-  }
-}
+/** A yield as far as it is believed. */
+export const believedYield = (measured: number): number =>
+  Math.max(yieldFloor, Math.min(1, measured));
 
 /** What slows waves, each between 0 (idle) and 1 (full) or above. */
 export interface Pressure {

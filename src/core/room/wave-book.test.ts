@@ -8,7 +8,7 @@ const givenUpAtMs = expiresAtMs + 3_000;
 
 /** One person let in, who has taken a pass. */
 function bookWithPass(): WaveBook {
-  const book = new WaveBook(expiresAtMs);
+  const book = new WaveBook(expiresAtMs, closesAtMs);
   book.release(1, 0, closesAtMs, [{ lane: '', people: 1 }]);
   claim(book);
   return book;
@@ -74,7 +74,7 @@ describe('news that comes after the clock has concluded', () => {
 });
 
 test('what is over is settled, and what is not stays, however many there are', () => {
-  const book = new WaveBook(expiresAtMs);
+  const book = new WaveBook(expiresAtMs, closesAtMs);
   for (let wave = 1; wave <= 10; wave += 1) {
     book.release(wave, wave * 100, wave * 100 + closesAtMs, [{ lane: '', people: 2 }]);
     book.claim(wave, '', {

@@ -1,7 +1,7 @@
-import { ClaimPace, windowParts } from './claim-pace.ts';
+import { Hazards, partAt } from './hazards.ts';
 import type { WaveWindow } from './release.ts';
 import { SequenceSet } from './sequence-set.ts';
-import { YieldMeter } from './sizing.ts';
+import { believedYield, firstYield } from './sizing.ts';
 import type { SaleMode } from './sizing.ts';
 
 /**
@@ -42,6 +42,8 @@ interface ClaimRecord {
   readonly lane: string;
   readonly skuId: string;
   readonly expiresAtMs: number;
+  /** The part of its life that the pass is in. */
+  part: number;
   state: 'live' | 'bought' | 'done' | 'no_show' | 'ended';
 }
 
@@ -72,8 +74,11 @@ export class WaveBook {
    * offered again, so neither a pass nor the word that it is their turn may follow.
    */
   readonly lapsed = new SequenceSet();
-  readonly yield = new YieldMeter();
-  readonly #pace = new ClaimPace();
+  /** Something is on sale: only then is it people's own decision not to come for it. */
+  onSale = true;
+  /** That somebody let in comes for a pass, and that somebody with a pass buys. */
+  readonly #comes: Hazards;
+  readonly #buys: Hazards;
   /** In the order of release, which is that of closing too. */
   readonly #waves = new Map<number, WaveRecord>();
   /** Those of them whose window is open. */
@@ -93,8 +98,16 @@ export class WaveBook {
   #finished = 0;
   #bought = 0;
 
-  constructor(passLifeMs: number) {
+  constructor(passLifeMs: number, claimWindowMs: number) {
     this.#passLifeMs = passLifeMs;
+    // Together they are the first guess at the yield.
+    this.#comes = new Hazards(Math.sqrt(firstYield), claimWindowMs);
+    this.#buys = new Hazards(Math.sqrt(firstYield), passLifeMs + lateRequestMs);
+  }
+
+  /** Share of people let in who buy, as far as it is believed: see {@link believedYield}. */
+  get yield(): number {
+    return believedYield(this.#comes.chanceFrom(0) * this.#buys.chanceFrom(0));
   }
 
   get totals(): BookTotals {
@@ -170,6 +183,7 @@ export class WaveBook {
       lane,
       skuId,
       expiresAtMs,
+      part: 0,
       state: 'live',
     };
     this.#claims.set(sequence, made);
@@ -185,10 +199,15 @@ export class WaveBook {
   ): void {
     const claim = this.#claims.get(sequence);
     if (claim === undefined && outcome !== 'bought') return;
-    this.#living.delete(sequence);
+    const lives = this.#living.delete(sequence);
     this.#unlapse(sequence, claim?.wave);
     if (claim?.state === 'no_show') this.#missed -= 1;
     this.#finished += 1;
+    // A failure says nothing about what people want.
+    if (lives && claim !== undefined && mode === 'NORMAL') {
+      if (outcome === 'bought') this.#buys.learn(claim.part, 1, 1);
+      if (outcome === 'gave_up') this.#buys.learnNever(claim.part);
+    }
     if (outcome === 'bought') {
       // Ended before it was told bought: who may buy more was given another try, and counts once.
       if (claim?.state === 'ended') {
@@ -204,8 +223,6 @@ export class WaveBook {
       this.claimed.add(sequence);
     } else this.claimed.delete(sequence);
     if (claim !== undefined) claim.state = outcome === 'bought' ? 'bought' : 'done';
-    // A failure says nothing about what people want.
-    if (outcome !== 'failed') this.yield.observe(outcome === 'bought', mode);
   }
 
   /** The bound request has ended: inside the window the entry may claim again. */
@@ -240,7 +257,7 @@ export class WaveBook {
     this.claimed.delete(sequence);
     const claim = this.#claims.get(sequence);
     if (claim !== undefined && claim.wave === wave) {
-      if (claim.state === 'live') this.yield.observe(false, mode);
+      if (claim.state === 'live' && mode === 'NORMAL') this.#buys.learnNever(claim.part);
       if (claim.state === 'no_show') this.#missed -= 1;
       if (claim.state === 'live' || claim.state === 'no_show') {
         this.#living.delete(sequence);
@@ -255,7 +272,6 @@ export class WaveBook {
     this.#count(record, lane).left += 1;
     if (record.state === 'closed') this.#missed -= 1;
     if (claim?.state === 'ended' && claim.wave === wave) record.ended -= 1;
-    else if (record.state === 'open') this.yield.observe(false, mode);
   }
 
   /**
@@ -263,15 +279,16 @@ export class WaveBook {
    * told to this book. Costs as much as there is to close.
    */
   settle(knownAtMs: number, mode: SaleMode): void {
-    for (const wave of this.#open.values()) this.#moveOn(wave, knownAtMs, mode);
+    const learns = mode === 'NORMAL' && this.onSale;
+    for (const hazards of [this.#comes, this.#buys]) hazards.fade(knownAtMs);
+    for (const wave of this.#open.values()) this.#moveOn(wave, knownAtMs, learns);
+    for (const claim of this.#living.values()) this.#moveClaim(claim, knownAtMs, learns);
     for (const [number, wave] of this.#open) {
       if (knownAtMs < wave.claimBeforeMs) break;
       wave.state = 'closed';
       this.#open.delete(number);
       this.#forgetLapsed(wave);
-      const noShows = Math.max(0, unclaimed(wave) - wave.ended);
       this.#missed += unclaimed(wave);
-      for (let at = 0; at < noShows; at += 1) this.yield.observe(false, mode);
     }
     for (const [number, wave] of this.#waves) {
       const oldAtMs = wave.claimBeforeMs + this.#passLifeMs + historyMs;
@@ -291,7 +308,6 @@ export class WaveBook {
       claim.state = 'no_show';
       this.#living.delete(sequence);
       this.#missed += 1;
-      this.yield.observe(false, mode);
     }
     for (const [sequence, claim] of this.#claims) {
       if (claim.state === 'live' || knownAtMs < claim.expiresAtMs + historyMs) break;
@@ -300,18 +316,21 @@ export class WaveBook {
   }
 
   /** Into the part of its window that the clock is in by now. Nobody came since the last call. */
-  #moveOn(wave: WaveRecord, knownAtMs: number, mode: SaleMode): void {
+  #moveOn(wave: WaveRecord, knownAtMs: number, learns: boolean): void {
     const spanMs = Math.max(1, wave.claimBeforeMs - wave.atMs);
-    const part = Math.min(
-      windowParts,
-      Math.floor((windowParts * (knownAtMs - wave.atMs)) / spanMs),
-    );
+    const part = partAt((knownAtMs - wave.atMs) / spanMs);
     for (; wave.part < part; wave.part += 1) {
-      // As with the yield: what a failing sale shows is not what people want.
-      if (mode === 'NORMAL') this.#pace.learn(wave.part, wave.entered, wave.came);
-      wave.entered = unclaimed(wave);
+      // What a failing sale shows is not what people want.
+      if (learns) this.#comes.learn(wave.part, wave.entered, wave.came);
+      wave.entered = mayCome(wave);
       wave.came = 0;
     }
+  }
+
+  #moveClaim(claim: ClaimRecord, knownAtMs: number, learns: boolean): void {
+    const spanMs = this.#passLifeMs + lateRequestMs;
+    const part = partAt(1 - (claim.expiresAtMs + lateRequestMs - knownAtMs) / spanMs);
+    for (; claim.part < part; claim.part += 1) if (learns) this.#buys.learn(claim.part, 1, 0);
   }
 
   /** Waves in whose name somebody may still come: an open window, or a living pass. */
@@ -365,8 +384,9 @@ export class WaveBook {
   }
 
   /**
-   * People on their way to the stock: by the SKU they chose, and by lane while they have not. Who has
-   * not come for long counts for the less, as {@link ClaimPace} says.
+   * People on their way to the stock: by the SKU they chose, and by lane while they have not. Counted as
+   * so many who have just been let in: who has not come for long counts for less, and who has just taken
+   * a pass for a little more.
    */
   onTheWay(): {
     readonly bySku: ReadonlyMap<string, number>;
@@ -374,16 +394,18 @@ export class WaveBook {
   } {
     const bySku = new Map<string, number>();
     const byLane = new Map<string, number>();
-    for (const { skuId } of this.#living.values()) bySku.set(skuId, (bySku.get(skuId) ?? 0) + 1);
+    const whole = this.yield;
+    const buys = this.#buys.chanceFrom(0);
+    for (const { skuId, part } of this.#living.values()) {
+      bySku.set(skuId, (bySku.get(skuId) ?? 0) + this.#buys.chanceFrom(part) / whole);
+    }
     for (const wave of this.#open.values()) {
       for (const [lane, count] of wave.lanes) {
         const open = count.released - count.claimed - count.left;
-        const weight = this.#pace.weightIn(wave.part);
+        const weight = (this.#comes.chanceFrom(wave.part) * buys) / whole;
         byLane.set(lane, (byLane.get(lane) ?? 0) + open * weight);
       }
     }
-    // In whole people: hundredths of many must not add up to somebody let in for nothing.
-    for (const [lane, people] of byLane) byLane.set(lane, Math.round(people));
     return { bySku, byLane };
   }
 
@@ -416,6 +438,13 @@ export class WaveBook {
     wave?.lanes.set(lane, fresh);
     return fresh;
   }
+}
+
+/** Who of the wave has not come; those who have left count as people who never will. */
+function mayCome(wave: WaveRecord): number {
+  let left = 0;
+  for (const count of wave.lanes.values()) left += count.left;
+  return Math.max(0, unclaimed(wave) + left - wave.ended);
 }
 
 function unclaimed(wave: WaveRecord): number {
