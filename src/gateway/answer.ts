@@ -15,6 +15,8 @@ export interface HttpAnswer {
   /** More of them, of this answer alone. */
   readonly more?: readonly string[];
   readonly body: string;
+  /** The body is known to be ASCII; otherwise whoever sends it has to look. */
+  readonly ascii?: boolean;
 }
 
 /** Largest wait that is ever told, ms: a year, the longest period that a rate may have. */
@@ -25,8 +27,16 @@ interface Template {
   readonly headers: readonly string[];
   /** The body up to its last members, without the closing brace. */
   readonly head: string;
+  readonly ascii: boolean;
   /** `Retry-After: n` with the headers before it, by its seconds: a handful per template. */
   readonly withRetry: Map<number, readonly string[]>;
+}
+
+/** Headers of an answer with those of a limit behind them. */
+interface Joined {
+  readonly before: readonly string[];
+  /** Made once the same two have met twice: most lists are met a million times or once. */
+  headers: readonly string[] | undefined;
 }
 
 /** Different waits whose headers are kept; hints are spread over a few seconds only. */
@@ -41,6 +51,7 @@ export const problemType = (code: string): string => `urn:sluice:problem:${code.
 
 export class Renderer {
   readonly #templates = new WeakMap<object, Template>();
+  readonly #joined = new WeakMap<NonNullable<Refusal['headers']>, Joined>();
   readonly #gray: boolean;
   #timeMs = Number.NaN;
   #timeText = '';
@@ -80,13 +91,14 @@ export class Renderer {
       body += `,"retry_after_ms":${waitMs}`;
       headers = headersWithRetry(template, Math.ceil(waitMs / 1000));
     }
-    if (refusal.headers !== undefined) {
-      const more = headers.slice();
-      for (const [name, value] of refusal.headers) more.push(name, value);
-      headers = more;
-    }
+    if (refusal.headers !== undefined) headers = this.#join(headers, refusal.headers);
     body += `,"server_time":"${this.serverTime(nowMs)}"}`;
-    return { status: template.status, headers, body };
+    return {
+      status: template.status,
+      headers,
+      body,
+      ascii: template.ascii && extra === undefined,
+    };
   }
 
   answer(answer: Answer, nowMs: number): HttpAnswer {
@@ -94,7 +106,7 @@ export class Renderer {
       outcomeTemplate(answer.code, answer.outcome),
     );
     const body = `${template.head},"server_time":"${this.serverTime(nowMs)}"}`;
-    return { status: template.status, headers: template.headers, body };
+    return { status: template.status, headers: template.headers, body, ascii: template.ascii };
   }
 
   /** The status route's answer: the same shape, under the code that fits the state. */
@@ -107,6 +119,17 @@ export class Renderer {
   /** Any JSON body that is nobody else's business to keep. */
   json(status: number, body: object, headers: readonly string[] = jsonHeaders): HttpAnswer {
     return { status, headers, body: JSON.stringify(body) };
+  }
+
+  /** A limit says the same few things to a flood: then the very same array is answered each time. */
+  #join(before: readonly string[], limit: NonNullable<Refusal['headers']>): readonly string[] {
+    const known = this.#joined.get(limit);
+    if (known?.before !== before) {
+      this.#joined.set(limit, { before, headers: undefined });
+      return before.concat(...limit);
+    }
+    known.headers ??= keepHead(before.concat(...limit));
+    return known.headers;
   }
 
   /** Extra members are not in the template, so a refusal with them may still share one. */
@@ -150,7 +173,7 @@ function problemTemplate(refusal: Refusal, gray: boolean): Template {
   const headers: string[] = [...(entry.http < 400 ? jsonHeaders : problemHeaders)];
   if (isLimited(refusal)) headers.push('Sluice-Limited', scope);
   if (entry.http === 401) headers.push('WWW-Authenticate', 'Bearer realm="sluice"');
-  return { status: entry.http, headers, head: open(members), withRetry: new Map() };
+  return templateOf(entry.http, headers, members);
 }
 
 const limitedCodes: ReadonlySet<string> = new Set([
@@ -180,18 +203,16 @@ function outcomeTemplate(code: Answer['code'], outcome: Outcome, status?: number
     next_action: outcome.nextAction,
     next_poll_after_ms: outcome.nextPollAfterMs,
   };
-  return {
-    status: status ?? codes[code].http,
-    headers: jsonHeaders,
-    head: open(members),
-    withRetry: new Map(),
-  };
+  return templateOf(status ?? codes[code].http, jsonHeaders, members);
 }
 
-/** JSON without its closing brace, to be continued. */
-function open(members: object): string {
-  return JSON.stringify(members).slice(0, -1);
+function templateOf(status: number, headers: readonly string[], members: object): Template {
+  // JSON without its closing brace, to be continued.
+  const head = JSON.stringify(members).slice(0, -1);
+  return { status, headers, head, ascii: isAscii(head), withRetry: new Map() };
 }
+
+const isAscii = (text: string): boolean => Buffer.byteLength(text) === text.length;
 
 function codeOfState(outcome: Outcome): Answer['code'] {
   if (outcome.state === 'QUEUED') return 'SECKILL_QUEUED';

@@ -96,7 +96,7 @@ export class Exchanges {
   write(request: IncomingMessage, response: ServerResponse, answer: HttpAnswer): void {
     if (response.destroyed || response.writableEnded) return;
     const { status, body, more = none } = answer;
-    const length = Buffer.byteLength(body);
+    const length = answer.ascii === true ? body.length : Buffer.byteLength(body);
     const left = bodyLeft(request);
     const closes = this.#closing || left === 'much';
     if (!closes && left === 'little') discardBody(request);

@@ -118,3 +118,17 @@ test('what nobody asked to keep is not kept; statuses are apart', async () => {
     '200 OK',
   ]);
 });
+
+// Node writes how long it keeps an idle connection, or, where it does not mind, nothing of it.
+test.each([0, 5_000])('a head is learnt where Node keeps connections for %d ms', async (keepMs) => {
+  const was = server.keepAliveTimeout;
+  server.keepAliveTimeout = keepMs;
+  const headers = keepHead(['Content-Type', 'text/plain']);
+  answer = () => ({ status: 200, headers, body: 'ok' });
+  const answers = (await raw(get() + get() + goodbye)).split('HTTP/1.1 200 OK').slice(1);
+  server.keepAliveTimeout = was;
+  expect(answers[1]).toBe(answers[0]);
+  expect(answers[0]?.includes('Keep-Alive: timeout')).toBe(keepMs > 0);
+  const response = { shouldKeepAlive: true } as unknown as ServerResponse;
+  expect(new LearnedHeads(() => 0).put(response, 200, headers, [], 2)).toBe(true);
+});

@@ -109,7 +109,7 @@ function linesOf(headers: readonly string[]): string | undefined {
 function apart(made: string, more: string | undefined, length: number): Head | undefined {
   if (more === undefined || !made.includes(`${more}Content-Length: `)) return undefined;
   const pieces =
-    /^(HTTP\/1\.1 [^]*\r\nContent-Length: )(\d+)(\r\n)Date: [^\r]{29}(\r\nConnection: keep-alive\r\n[^]*\r\n\r\n)$/.exec(
+    /^(HTTP\/1\.1 [^]*\r\nContent-Length: )(\d+)(\r\n)Date: [^\r]{29}(\r\nConnection: keep-alive\r\n(?:[^]*\r\n)?\r\n)$/.exec(
       made.replace(more, ''),
     );
   if (pieces === null || pieces[2] !== String(length)) return undefined;

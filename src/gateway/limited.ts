@@ -50,5 +50,5 @@ export function standingLimits(
   }
   const more = limits.headers(limited);
   if (more.length === 0) return answer;
-  return { status: answer.status, headers: answer.headers, more: more.flat(), body: answer.body };
+  return { ...answer, more: more.flat() };
 }
