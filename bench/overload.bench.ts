@@ -2,27 +2,32 @@ import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
+import { systemClock } from '../src/app/system.ts';
 import {
   isMain,
-  printReport,
+  printTables,
   type Report,
   ResultHash,
   round3,
   type Row,
   smallAsked,
+  type Table,
   versionOf,
 } from './support/bench.ts';
+import { cpuCase, type CpuSize } from './support/overload-cpu.ts';
 import {
   admissionRate,
   type Bench,
   contenders,
   type Contender,
+  lateCell,
   type Measured,
   openBench,
   refusalRate,
   runScene,
 } from './support/overload-scenes.ts';
-import { recoveries, type Recoveries } from './support/overload-recovery.ts';
+import { recoveries, storms } from './support/overload-recovery.ts';
+import { coresToPin, pin } from './support/pin.ts';
 import { plotSvg } from './support/plot.ts';
 import { bundled } from './support/server-process.ts';
 
@@ -36,15 +41,27 @@ import { bundled } from './support/server-process.ts';
  * Fastify server with `@fastify/under-pressure` over the same stock. Served is who has 202 in hand
  * within a second of asking.
  *
- * The other case is a process whose own CPU is what fills up. There refusing is not free: at k times
- * its capacity, with A attempts per person and ρ the cost of a refusal over the cost of an admission, no
- * policy can serve more than (1 − k·A·ρ) ÷ (1 − ρ) of the peak. The measured goodput stands beside that
- * bound, and beside what a process in front, that refuses on a core of its own, makes of it.
+ * The other parts: a process whose own CPU fills up, beside what no policy can pass (overload-cpu.ts);
+ * coming back after a spike and after a slow stock, and storms of retries (overload-recovery.ts).
+ *
+ * What makes the figures worth something on a small machine: the server has a core of its own, where
+ * there are two; each run tells how late its generator was, and one that missed more than a thousandth
+ * of its own asks is marked as such; and how much of the time a neighbour had the CPU. A disturbed run
+ * is made again.
+ *
+ * Options: `--only levels,cpu,recovery,storm` runs some of the parts, `--level 10` and `--who sluice`
+ * some of the first one. A part that was run whole is recorded.
  */
+export const parts = ['levels', 'cpu', 'recovery', 'storm'] as const;
+export type Part = (typeof parts)[number];
+
 export interface OverloadSize {
+  readonly parts: readonly Part[];
   readonly people: number;
   readonly refusals: number;
   readonly triesMax: number;
+  /** Seconds after which no disturbed run is made again. */
+  readonly retriesForS: number;
   /** Connections of the crowd, all opened beforehand. */
   readonly sockets: number;
   /** Seconds of work by which the stock's capacity is measured. */
@@ -55,32 +72,36 @@ export interface OverloadSize {
   readonly warmMs: number;
   readonly measuredMs: number;
   readonly contenders: readonly Contender[];
-  readonly cpuLevels: readonly number[];
-  /** CPU of one admission in the other case, µs, the path itself aside. */
-  readonly admissionCpuUs: number;
-  readonly recoveries: boolean;
+  readonly cpu: CpuSize;
+  /** Keep server and generator on cores of their own, where the system can. */
+  readonly pinned: boolean;
 }
 
+const [warmMs, measuredMs] = [2_000, 4_000];
+
 export const largeSize: OverloadSize = {
+  parts,
   people: 20_000,
   refusals: 20_000,
   triesMax: 2,
+  retriesForS: 300,
   sockets: 1_500,
   capacityS: 3,
   capacity: 200,
   levels: [0.5, 1, 2, 5, 10],
-  warmMs: 2_500,
-  measuredMs: 4_000,
+  warmMs,
+  measuredMs,
   contenders,
-  cpuLevels: [0.5, 1, 2, 4, 8],
-  admissionCpuUs: 2_000,
-  recoveries: true,
+  cpu: { levels: [0.5, 1, 2, 4, 8], admissionUs: 2_000, warmMs, measuredMs },
+  pinned: true,
 };
 
 export const smallSize: OverloadSize = {
+  parts: ['levels'],
   people: 300,
   refusals: 200,
   triesMax: 1,
+  retriesForS: 0,
   sockets: 50,
   capacityS: 0.5,
   capacity: 100,
@@ -88,9 +109,8 @@ export const smallSize: OverloadSize = {
   warmMs: 200,
   measuredMs: 500,
   contenders: ['sluice', 'under_pressure'],
-  cpuLevels: [],
-  admissionCpuUs: 1_000,
-  recoveries: false,
+  cpu: { levels: [2], admissionUs: 1_000, warmMs: 200, measuredMs: 500 },
+  pinned: false,
 };
 
 const names: Readonly<Record<Contender, string>> = {
@@ -104,17 +124,23 @@ interface Point {
   readonly contender: Contender;
   readonly level: number;
   readonly run: Measured;
+  /** Served per second, of C. */
   readonly goodput: number;
   readonly vital: number;
 }
 
-async function levels(bench: Bench, size: OverloadSize, capacity: number): Promise<Point[]> {
+async function levels(
+  bench: Bench,
+  size: OverloadSize,
+  paced: number,
+  capacity: number,
+): Promise<Point[]> {
   const points: Point[] = [];
-  for (const contender of size.contenders) {
-    for (const level of size.levels) {
+  for (const level of size.levels) {
+    for (const contender of size.contenders) {
       const run = await runScene(bench, {
         contender,
-        capacity: { perSecond: capacity, cpuUs: 0 },
+        capacity: { perSecond: paced, cpuRounds: 0 },
         fixedPerSecond: capacity,
         durationMs: size.warmMs + size.measuredMs,
         measuredFromMs: size.warmMs,
@@ -124,182 +150,165 @@ async function levels(bench: Bench, size: OverloadSize, capacity: number): Promi
         contender,
         level,
         run,
-        goodput: (run.served * 1000) / size.measuredMs,
+        goodput: (run.served * 1000) / size.measuredMs / capacity,
         vital: run.vitalServed / Math.max(1, run.vitalAsked),
       });
     }
   }
-  return points;
-}
-
-interface CpuPoint {
-  readonly level: number;
-  /** Attempts per person. */
-  readonly attempts: number;
-  readonly bound: number;
-  readonly measured: number;
-  readonly gated: number;
-}
-
-interface CpuCase {
-  readonly peakPerSecond: number;
-  /** Cost of a refusal over the cost of an admission, by CPU time. */
-  readonly rho: number;
-  readonly points: readonly CpuPoint[];
-}
-
-async function cpuCase(
-  bench: Bench,
-  size: OverloadSize,
-  refusalCpuUs: number,
-): Promise<CpuCase | undefined> {
-  if (size.cpuLevels.length === 0) return undefined;
-  const capacity = { perSecond: 1e6, cpuUs: size.admissionCpuUs };
-  const peak = await admissionRate(bench, capacity, 1_500);
-  const rho = refusalCpuUs / peak.cpuUs;
-  const points: CpuPoint[] = [];
-  for (const level of size.cpuLevels) {
-    const scene = {
-      contender: 'sluice',
-      capacity,
-      fixedPerSecond: peak.perSecond,
-      durationMs: size.warmMs + size.measuredMs,
-      measuredFromMs: size.warmMs,
-      perSecond: () => level * peak.perSecond,
-    } as const;
-    const share = ({ served }: Measured): number =>
-      (served * 1000) / size.measuredMs / peak.perSecond;
-    const run = await runScene(bench, scene);
-    const attempts = run.attempts / Math.max(1, run.people);
-    const gated = await runScene(bench, { ...scene, gateSlots: 16 });
-    points.push({
-      level,
-      attempts,
-      bound: Math.min(level, Math.max(0, (1 - level * attempts * rho) / (1 - rho))),
-      measured: share(run),
-      gated: share(gated),
-    });
-  }
-  return { peakPerSecond: peak.perSecond, rho, points };
+  const order = (one: Point): number => size.contenders.indexOf(one.contender);
+  return points.toSorted((a, b) => order(a) - order(b) || a.level - b.level);
 }
 
 export interface OverloadResult {
   readonly report: Report;
-  readonly header: Row;
-  readonly rows: readonly Row[];
+  readonly tables: readonly Table[];
   readonly plots: Readonly<Record<string, string>>;
 }
 
 export async function overload(size: OverloadSize): Promise<OverloadResult> {
   const folder = mkdtempSync(join(tmpdir(), 'sluice-bench-'));
   try {
-    const bench = openBench(
-      await bundled('overload-server', folder),
-      size.people,
-      size.triesMax,
-      size.sockets,
-    );
+    const cores = size.pinned ? coresToPin() : undefined;
+    const bench = openBench({
+      program: await bundled('overload-server', folder),
+      people: size.people,
+      triesMax: size.triesMax,
+      retryUntilMs: systemClock.monoUs() / 1000 + size.retriesForS * 1000,
+      sockets: size.sockets,
+      cores,
+    });
+    if (cores !== undefined) pin(process.pid, cores.others);
     const refusing = await refusalRate(bench, size.refusals);
-    const asked = Math.max(20, Math.min(size.capacity, Math.floor(refusing.perSecond / 20)));
-    const admitting = await admissionRate(
+    const paced = Math.max(20, Math.min(size.capacity, Math.floor(refusing / 20)));
+    const { perSecond: capacity } = await admissionRate(
       bench,
-      { perSecond: asked, cpuUs: 0 },
-      Math.round(asked * size.capacityS),
+      { perSecond: paced, cpuRounds: 0 },
+      Math.round(paced * size.capacityS),
     );
     console.log(
-      `refuses ${Math.round(refusing.perSecond)}/s; the stock does C = ${round3(admitting.perSecond)}/s; 10 C is ${round3((10 * admitting.perSecond) / refusing.perSecond)} of what is refused`,
+      `refuses ${Math.round(refusing)}/s; the stock does C = ${round3(capacity)}/s; 10 C is ${round3((10 * capacity) / refusing)} of what is refused`,
     );
-    const points = await levels(bench, size, asked);
-    const cpu = await cpuCase(bench, size, refusing.cpuUs);
-    const back = size.recoveries ? await recoveries(bench, asked) : undefined;
-    return reportOf(size, refusing.perSecond, admitting.perSecond, points, cpu, back);
+    const has = (part: Part): boolean => size.parts.includes(part);
+    const points = has('levels') ? await levels(bench, size, paced, capacity) : [];
+    const cpu = has('cpu') ? await cpuCase(bench, size.cpu) : undefined;
+    const back = has('recovery') ? await recoveries(bench, paced) : undefined;
+    const storm = has('storm') ? await storms(bench, paced) : undefined;
+    const first = has('levels') ? levelsTable(size, refusing, capacity, points) : undefined;
+    const all = {
+      overload: first,
+      'overload-cpu': cpu,
+      'overload-back': back,
+      'overload-storm': storm,
+    };
+    return {
+      report: {
+        ...reportOf(size, refusing, capacity, points),
+        server_has_a_core: cores !== undefined,
+        cpu_bound: cpu?.fields ?? null,
+        recovery_s: back?.fields.spike_then_calm.back_s ?? null,
+        second_peak: back?.fields.spike_then_calm.second_peak ?? null,
+        recovery: back?.fields ?? null,
+        retry_storm: storm?.fields.retry_storm ?? null,
+      },
+      tables: Object.entries(all).flatMap(([name, part]) =>
+        part === undefined ? [] : [{ name, header: part.header, rows: part.rows, record: true }],
+      ),
+      plots: { ...first?.plots, ...cpu?.plots, ...back?.plots, ...storm?.plots },
+    };
   } finally {
     rmSync(folder, { recursive: true });
   }
 }
 
+const orNull = (value: number | undefined): number | null =>
+  value !== undefined && Number.isFinite(value) ? round3(value) : null;
+
 function reportOf(
   size: OverloadSize,
-  refusesPerSecond: number,
+  refusing: number,
   capacity: number,
   points: readonly Point[],
-  cpu: CpuCase | undefined,
-  back: Recoveries | undefined,
-): OverloadResult {
+): Report {
   const top = Math.max(...size.levels);
-  const ours = points.find((one) => one.contender === 'sluice' && one.level === top);
+  const at = (who: Contender): Point | undefined =>
+    points.find((one) => one.contender === who && one.level === top);
   const hash = new ResultHash();
   for (const { level } of points) hash.add(level * 10);
-  const wait = (ms: number): number | null => (Number.isFinite(ms) ? round3(ms) : null);
+  const [ours, bare] = [at('sluice'), at('none') ?? at('under_pressure')];
+  // One served in the whole run is the least that can be told from nothing.
+  const least = 1000 / size.measuredMs / capacity;
+  const of = (one: Point | undefined) =>
+    one === undefined
+      ? null
+      : {
+          goodput: round3(one.goodput),
+          p99_ms: orNull(one.run.p99Ms),
+          p0_success: round3(one.vital),
+        };
   return {
-    report: {
-      bench: 'overload',
-      // Goodput at the highest level over the capacity of what is behind.
-      ratio: round3((ours?.goodput ?? 0) / capacity),
-      better: 'higher',
-      peer: 'the capacity C of the stock',
-      level: top,
-      refuses_per_s: Math.round(refusesPerSecond),
-      capacity_per_s: round3(capacity),
-      admitted_p99_ms: wait(ours?.run.p99Ms ?? Number.NaN),
-      p0_success: round3(ours?.vital ?? 0),
-      mode_changes: ours?.run.told.modeChanges ?? 0,
-      levels: points.map((one) => ({
-        who: one.contender,
-        offered: one.level,
-        goodput: round3(one.goodput / capacity),
-        p50_ms: wait(one.run.p50Ms),
-        p99_ms: wait(one.run.p99Ms),
-        p0: round3(one.vital),
-        attempts_per_person: round3(one.run.attempts / Math.max(1, one.run.people)),
-        disturbed: round3(one.run.disturbed),
-        tries: one.run.tries,
-      })),
-      cpu_bound:
-        cpu === undefined
-          ? null
-          : {
-              peak_per_s: round3(cpu.peakPerSecond),
-              rho: round3(cpu.rho),
-              points: cpu.points.map((one) => ({
-                offered: one.level,
-                attempts_per_person: round3(one.attempts),
-                bound: round3(one.bound),
-                goodput: round3(one.measured),
-                with_a_gate: round3(one.gated),
-              })),
-            },
-      recovery: back?.fields ?? null,
-      result_hash: hash.hex,
-    },
-    header: ['who', 'offered', 'goodput', 'p50 ms', 'p99 ms', 'P0', 'disturbed'],
-    rows: [
-      ['stock C', `${round3(capacity)}/s`, '', '', '', '', ''],
-      ['refusals', `${Math.round(refusesPerSecond)}/s`, '', '', '', '', ''],
-      ...points.map(
-        (one): Row => [
-          names[one.contender],
-          `${one.level} C`,
-          `${round3(one.goodput / capacity)} C`,
-          wait(one.run.p50Ms) ?? '',
-          wait(one.run.p99Ms) ?? '',
-          `${round3(one.vital * 100)}%`,
-          `${Math.round(one.run.disturbed * 100)}%`,
-        ],
-      ),
-      ...(cpu?.points ?? []).map(
-        (one): Row => [
-          'own CPU full',
-          `${one.level} peak`,
-          `${round3(one.measured)} (bound ${round3(one.bound)}, gate ${round3(one.gated)})`,
-          '',
-          '',
-          '',
-          '',
-        ],
-      ),
-      ...(back?.rows ?? []),
+    bench: 'overload',
+    ratio:
+      ours === undefined || bare === undefined
+        ? null
+        : round3(ours.goodput / Math.max(least, bare.goodput)),
+    better: 'higher',
+    peer: bare === undefined ? null : names[bare.contender],
+    level: top,
+    refuses_per_s: Math.round(refusing),
+    capacity_per_s: round3(capacity),
+    goodput_10x: orNull(ours?.goodput),
+    p99_ms_10x: orNull(ours?.run.p99Ms),
+    p0_success_10x: orNull(ours?.vital),
+    mode_changes: ours?.run.told.modeChanges ?? null,
+    unprotected: of(at('none')),
+    fixed_limit: of(at('fixed')),
+    under_pressure: of(at('under_pressure')),
+    levels: points.map((one) => ({
+      who: one.contender,
+      offered: one.level,
+      goodput: round3(one.goodput),
+      p50_ms: orNull(one.run.p50Ms),
+      p99_ms: orNull(one.run.p99Ms),
+      p0: round3(one.vital),
+      attempts_per_person: round3(one.run.attempts / Math.max(1, one.run.people)),
+      generator_late_p99_ms: orNull(one.run.latenessP99Ms),
+      generator_behind: one.run.isBehind,
+      disturbed: round3(one.run.disturbed),
+      tries: one.run.tries,
+    })),
+    result_hash: hash.hex,
+  };
+}
+
+function levelsTable(
+  size: OverloadSize,
+  refusing: number,
+  capacity: number,
+  points: readonly Point[],
+) {
+  return {
+    header: [
+      `refuses ${Math.round(refusing)}/s, C = ${round3(capacity)}/s`,
+      'offered',
+      'goodput',
+      'p50 ms',
+      'p99 ms',
+      'P0',
+      'generator late',
+      'disturbed',
     ],
+    rows: points.map(
+      (one): Row => [
+        names[one.contender],
+        `${one.level} C`,
+        `${round3(one.goodput)} C`,
+        orNull(one.run.p50Ms) ?? '',
+        orNull(one.run.p99Ms) ?? '',
+        `${round3(one.vital * 100)}%`,
+        lateCell(round3(one.run.latenessP99Ms), one.run.isBehind),
+        `${Math.round(one.run.disturbed * 100)}%`,
+      ],
+    ),
     plots: {
       'overload-goodput': plotSvg({
         title: 'Served, of what the stock can do',
@@ -310,43 +319,51 @@ function reportOf(
           name: names[who],
           points: points
             .filter(({ contender }) => contender === who)
-            .map(({ level, goodput }) => [level, goodput / capacity] as const),
+            .map(({ level, goodput }) => [level, goodput] as const),
         })),
       }),
-      ...(cpu === undefined
-        ? {}
-        : {
-            'overload-cpu': plotSvg({
-              title: 'Where the process’s own CPU fills up',
-              xName: 'offered load, in peaks',
-              yName: 'goodput ÷ peak',
-              lines: [
-                { name: 'measured', points: cpu.points.map((one) => [one.level, one.measured]) },
-                {
-                  name: '(1 − k·A·ρ) ÷ (1 − ρ)',
-                  points: cpu.points.map((one) => [one.level, one.bound]),
-                  dashed: true,
-                },
-                {
-                  name: 'a gate process in front',
-                  points: cpu.points.map((one) => [one.level, one.gated]),
-                },
-              ],
-            }),
-          }),
-      ...back?.plots,
     },
   };
 }
 
+/** The value after `--name`, split at commas; undefined where it was not said. */
+function listAsked(name: string): readonly string[] | undefined {
+  const at = process.argv.indexOf(`--${name}`);
+  return at < 0 ? undefined : (process.argv[at + 1] ?? '').split(',');
+}
+
+function pickAsked<Value>(name: string, allowed: readonly Value[]): readonly Value[] {
+  return (
+    listAsked(name)?.map((word) => {
+      const found = allowed.find((value) => String(value) === word);
+      if (found !== undefined) return found;
+      throw new RangeError(`--${name}: found "${word}", allowed: ${allowed.join(', ')}`);
+    }) ?? allowed
+  );
+}
+
 if (isMain(import.meta.url)) {
   const small = smallAsked();
-  const { report, header, rows, plots } = await overload(small ? smallSize : largeSize);
-  if (!small) {
+  const full = small ? smallSize : largeSize;
+  const size: OverloadSize = {
+    ...full,
+    parts: small ? full.parts : pickAsked('only', parts),
+    levels: pickAsked('level', full.levels),
+    contenders: pickAsked('who', full.contenders),
+  };
+  const { report, tables, plots } = await overload(size);
+  const isWhole =
+    !small &&
+    size.levels.length === full.levels.length &&
+    size.contenders.length === full.contenders.length;
+  if (isWhole) {
     const images = fileURLToPath(new URL('../docs/images/', import.meta.url));
     mkdirSync(images, { recursive: true });
     for (const [name, svg] of Object.entries(plots))
       writeFileSync(join(images, `${name}.svg`), svg);
   }
-  printReport(report, header, rows, !small);
+  printTables(
+    report,
+    tables.map((table) => ({ ...table, record: isWhole })),
+  );
 }

@@ -135,36 +135,50 @@ export interface Report {
   readonly [field: string]: unknown;
 }
 
-/**
- * Prints the report; its JSON is the last line. With `record`, also rewrites this benchmark's part of
- * docs/BENCHMARKS.md, so that the document is what a run said and not what somebody remembered.
- */
+export interface Table {
+  /** Of its part of docs/BENCHMARKS.md. */
+  readonly name: string;
+  readonly header: Row;
+  readonly rows: readonly Row[];
+  /** Also rewrites that part, so that the document is what a run said and not what somebody remembered. */
+  readonly record: boolean;
+}
+
+/** Prints the report as one table; its JSON is the last line. */
 export function printReport(
   report: Report,
   header: Row,
   rows: readonly Row[],
   record: boolean,
 ): void {
+  printTables(report, [{ name: report.bench, header, rows, record }]);
+}
+
+/** The same, of a report that needs several. */
+export function printTables(report: Report, tables: readonly Table[]): void {
   const here = machine();
   console.log(
     `${report.bench} on ${here.cpu}, ${here.cores} cores, ${here.memory_gib} GiB, Node ${here.node}`,
   );
-  const cells = [header, ...rows].map((row) => row.map(String));
-  const widths = header.map((_, at) => Math.max(...cells.map((row) => row[at]?.length ?? 0)));
-  for (const row of cells) {
-    console.log(`  ${row.map((cell, at) => cell.padEnd(widths[at] ?? 0)).join('  ')}`);
+  for (const table of tables) {
+    const { header, rows } = table;
+    const cells = [header, ...rows].map((row) => row.map(String));
+    const widths = header.map((_, at) => Math.max(...cells.map((row) => row[at]?.length ?? 0)));
+    for (const row of cells) {
+      console.log(`  ${row.map((cell, at) => cell.padEnd(widths[at] ?? 0)).join('  ')}`);
+    }
+    if (table.record) recordTable(table, here);
   }
-  if (record) recordTable(report.bench, here, header, rows);
   console.log(JSON.stringify({ ...report, machine: here }));
 }
 
-function recordTable(bench: string, here: Machine, header: Row, rows: readonly Row[]): void {
+function recordTable({ name, header, rows }: Table, here: Machine): void {
   const path = join(fileURLToPath(new URL('../../docs/', import.meta.url)), 'BENCHMARKS.md');
-  const [open, close] = [`<!-- bench:${bench} -->`, `<!-- /bench:${bench} -->`];
+  const [open, close] = [`<!-- bench:${name} -->`, `<!-- /bench:${name} -->`];
   const line = (row: Row): string => `| ${row.join(' | ')} |`;
   const table = [
     open,
-    `## ${bench}`,
+    `## ${name}`,
     '',
     `${here.cpu}, ${here.cores} cores, ${here.memory_gib} GiB, ${here.os}, Node ${here.node}`,
     '',

@@ -47,9 +47,16 @@ export interface OpenResult {
   /** Served, and attempts, in each tenth of a second of the whole run. */
   readonly servedPerTenth: readonly number[];
   readonly attemptsPerTenth: readonly number[];
-  /** The generator's own longest stall, ms. */
-  readonly stallMs: number;
+  /** By how much the generator itself was late to ask: 99th percentile, ms. */
+  readonly latenessP99Ms: number;
+  /** Share of asks that it began more than `lateMs` after they were due. */
+  readonly lateShare: number;
 }
+
+/** A generator that begins an ask later than this, ms, has missed it. */
+export const lateMs = 50;
+/** With more than this share of asks missed, what was measured is the generator. */
+export const lateShareMax = 0.001;
 
 /** A person waits so long for an answer, ms. */
 export const patienceMs = 1_000;
@@ -88,6 +95,7 @@ export class OpenLoad {
   #vitalAsked = 0;
   #vitalServed = 0;
   readonly #latencies: number[] = [];
+  readonly #lateness: number[] = [];
   readonly #servedPerTenth: number[] = [];
   readonly #attemptsPerTenth: number[] = [];
 
@@ -117,24 +125,23 @@ export class OpenLoad {
     let nextVitalMs = 0;
     let next = 0;
     let nextVital = 0;
-    let stallMs = 0;
-    let lastMs = 0;
     let events = [...at];
     for (;;) {
       const nowMs = this.#nowMs();
-      stallMs = Math.max(stallMs, nowMs - lastMs);
-      lastMs = nowMs;
       if (nowMs >= durationMs) break;
       for (const event of events.filter(({ ms }) => ms <= nowMs)) event.run();
       events = events.filter(({ ms }) => ms > nowMs);
       while (nextMs <= nowMs) {
         const comesBack = this.#draw() < retriers;
-        if (nextMs >= this.#measuredFromMs) this.#people += 1;
+        if (nextMs >= this.#measuredFromMs) {
+          this.#people += 1;
+          this.#lateness.push(this.#nowMs() - nextMs);
+        }
         this.#ask(requests[next % requests.length], nextMs, 0, false, comesBack);
         next += 1;
         nextMs += (-Math.log(1 - this.#draw()) * 1000) / Math.max(1e-6, perSecond(nextMs));
       }
-      while (nextVitalMs <= nowMs) {
+      while (vitalPerSecond > 0 && nextVitalMs <= nowMs) {
         this.#ask(vital[nextVital % vital.length], nextVitalMs, 0, true, false);
         nextVital += 1;
         nextVitalMs += 1000 / vitalPerSecond;
@@ -151,8 +158,9 @@ export class OpenLoad {
     }
     this.#crowd.destroy();
     this.#vital.destroy();
-    const sorted = this.#latencies.toSorted((a, b) => a - b);
-    const quantile = (q: number): number =>
+    const latencies = this.#latencies.toSorted((a, b) => a - b);
+    const lateness = this.#lateness.toSorted((a, b) => a - b);
+    const quantile = (sorted: readonly number[], q: number): number =>
       sorted[Math.floor(q * (sorted.length - 1))] ?? Number.NaN;
     return {
       people: this.#people,
@@ -161,13 +169,14 @@ export class OpenLoad {
       refused: this.#refused,
       late: this.#late,
       broken: this.#broken,
-      p50Ms: quantile(0.5),
-      p99Ms: quantile(0.99),
+      p50Ms: quantile(latencies, 0.5),
+      p99Ms: quantile(latencies, 0.99),
       vitalAsked: this.#vitalAsked,
       vitalServed: this.#vitalServed,
       servedPerTenth: Array.from(this.#servedPerTenth, (count) => count ?? 0),
       attemptsPerTenth: Array.from(this.#attemptsPerTenth, (count) => count ?? 0),
-      stallMs,
+      latenessP99Ms: quantile(lateness, 0.99),
+      lateShare: lateness.filter((ms) => ms > lateMs).length / Math.max(1, lateness.length),
     };
   }
 

@@ -3,6 +3,7 @@ import {
   backAtSeconds,
   type Bench,
   fixed100,
+  lateCell,
   likeSdk,
   type Measured,
   peakPerSecond,
@@ -15,113 +16,89 @@ import { plotSvg } from './plot.ts';
  * Coming back: after a spike, after the stock was slow for a while, and after a storm of retries. What
  * is told is when service was whole again, whether it overshot, and how often the mode changed.
  */
-export interface Recoveries {
-  readonly fields: Readonly<Record<string, unknown>>;
-  readonly rows: readonly Row[];
-  readonly plots: Readonly<Record<string, string>>;
-}
-
+/** What is offered before and after a spike, in capacities. */
 const calm = 0.8;
+/** The same of a storm: room enough for all that were turned away, if they come in turn. */
+const calmOfStorm = 0.5;
 
-function ran(run: Measured, fromMs: number, untilMs: number, level: number) {
+function ran(run: Measured, fromMs: number, untilMs: number, level: number, capacity: number) {
   return {
     back_s: backAtSeconds(run.servedPerTenth, fromMs, 0.95 * level, untilMs) ?? null,
-    second_peak: round3(peakPerSecond(run.servedPerTenth, fromMs + 1_000)),
     mode_changes: run.told.modeChanges,
     modes: [...new Set(run.modes)],
-    share_at_end: round3(run.told.share),
+    full_budget_s: fullBudgetSeconds(run, fromMs),
+    second_peak: round3(peakPerSecond(run.servedPerTenth, fromMs + 1_000) / capacity),
     p0: round3(run.vitalServed / Math.max(1, run.vitalAsked)),
+    generator_late_p99_ms: round3(run.latenessP99Ms),
+    generator_behind: run.isBehind,
     disturbed: round3(run.disturbed),
   };
 }
 
-export async function recoveries(bench: Bench, capacity: number): Promise<Recoveries> {
-  const base: Omit<Scene, 'durationMs' | 'perSecond'> = {
-    contender: 'sluice',
-    capacity: { perSecond: capacity, cpuUs: 0 },
-    fixedPerSecond: capacity,
-    measuredFromMs: 2_000,
-  };
+/** Seconds from `fromMs` until the whole budget is open in NORMAL and stays so; null when it never is. */
+function fullBudgetSeconds({ shares, modes }: Measured, fromMs: number): number | null {
+  const first = Math.ceil(fromMs / 1000);
+  for (let at = shares.length - 1; at >= first; at -= 1) {
+    if ((shares[at] ?? 0) < 0.999 || modes[at] !== 'NORMAL') {
+      return at === shares.length - 1 ? null : at + 1 - first;
+    }
+  }
+  return 0;
+}
 
-  const spike = { from: 4_000, until: 12_000, end: 24_000 };
+const baseOf = (capacity: number): Omit<Scene, 'durationMs' | 'perSecond'> => ({
+  contender: 'sluice',
+  capacity: { perSecond: capacity, cpuRounds: 0 },
+  fixedPerSecond: capacity,
+  measuredFromMs: 2_000,
+});
+
+/** A spike, and a stock that was slow for a while: when everything was whole again. */
+export async function recoveries(bench: Bench, capacity: number) {
+  const base = baseOf(capacity);
+  const spike = { from: 4_000, until: 12_000, end: 36_000 };
   const spiked = await runScene(bench, {
     ...base,
     durationMs: spike.end,
     perSecond: (atMs) => (atMs >= spike.from && atMs < spike.until ? 10 : calm) * capacity,
   });
 
-  const slow = { from: 4_000, until: 16_000, end: 40_000 };
+  const slow = { from: 4_000, until: 16_000, end: 46_000 };
   const slowed = await runScene(bench, {
     ...base,
     durationMs: slow.end,
     perSecond: () => 0.9 * capacity,
     changes: [
-      { ms: slow.from, capacity: { perSecond: 0.6 * capacity, cpuUs: 0 } },
-      { ms: slow.until, capacity: { perSecond: capacity, cpuUs: 0 } },
+      { ms: slow.from, capacity: { perSecond: 0.6 * capacity, cpuRounds: 0 } },
+      { ms: slow.until, capacity: { perSecond: capacity, cpuRounds: 0 } },
     ],
   });
 
-  // Everybody comes back, without end; once as impatient scripts do, once as the client library does.
-  const storm = { from: 3_000, until: 6_000, end: 20_000 };
-  const stormy = (contender: Scene['contender'], retryAfterMs: Scene['retryAfterMs']) =>
-    runScene(bench, {
-      ...base,
-      contender,
-      durationMs: storm.end,
-      perSecond: (atMs) => (atMs >= storm.from && atMs < storm.until ? 4 : calm) * capacity,
-      retriers: 1,
-      retriesMax: 1_000,
-      ...(retryAfterMs === undefined ? {} : { retryAfterMs }),
-    });
-  const storms = {
-    'no protection, fixed 100 ms': await stormy('none', fixed100),
-    'no protection, full jitter': await stormy('none', likeSdk),
-    'sluice, fixed 100 ms': await stormy('sluice', fixed100),
-    'sluice, full jitter': await stormy('sluice', likeSdk),
-  };
-  const stormRows = Object.entries(storms).map(([name, run]) => ({
-    name,
-    peak_attempts_per_s: peakPerSecond(run.attemptsPerTenth, 0),
-    /** When no more is asked than newcomers ask: everybody has been served. */
-    calm_again_s: calmAgain(run.attemptsPerTenth, storm.until, 1.3 * calm * capacity, storm.end),
-    served_share: round3(
-      run.servedPerTenth.reduce((sum, count) => sum + count, 0) / (capacity * (storm.end / 1000)),
-    ),
-    p0: round3(run.vitalServed / Math.max(1, run.vitalAsked)),
-  }));
-
-  const afterSpike = ran(spiked, spike.until, spike.end, calm * capacity);
-  const afterSlow = ran(slowed, slow.until, slow.end, 0.9 * capacity);
+  const afterSpike = ran(spiked, spike.until, spike.end, calm * capacity, capacity);
+  const afterSlow = ran(slowed, slow.until, slow.end, 0.9 * capacity, capacity);
   const row = (what: string, told: ReturnType<typeof ran>): Row => [
     what,
-    `back in ${told.back_s ?? 'never'} s`,
-    `second peak ${round3(told.second_peak / capacity)} C`,
-    `${told.mode_changes} mode changes`,
-    told.modes.join(' '),
+    `${told.back_s ?? 'never'} s`,
+    `${told.full_budget_s ?? 'never'} s`,
+    `${told.second_peak} C`,
+    `${told.mode_changes} (${told.modes.join(' ')})`,
     `${round3(told.p0 * 100)}%`,
+    lateCell(told.generator_late_p99_ms, told.generator_behind),
     `${Math.round(told.disturbed * 100)}%`,
   ];
   return {
-    fields: {
-      spike_then_calm: afterSpike,
-      slowed_to_60_percent: afterSlow,
-      retry_storm: stormRows,
-    },
-    rows: [
-      row('10 C for 8 s, then calm', afterSpike),
-      row('stock at 60 % for 12 s', afterSlow),
-      ...stormRows.map(
-        (one): Row => [
-          `storm: ${one.name}`,
-          `peak ${one.peak_attempts_per_s}/s`,
-          `calm in ${one.calm_again_s ?? 'never'} s`,
-          `served ${one.served_share} C`,
-          '',
-          `${round3(one.p0 * 100)}%`,
-          '',
-        ],
-      ),
+    fields: { spike_then_calm: afterSpike, slowed_to_60_percent: afterSlow },
+    header: [
+      'what',
+      '95 % of goodput after',
+      'full budget after',
+      'second peak',
+      'mode changes',
+      'P0',
+      'generator late',
+      'disturbed',
     ],
+    rows: [row('10 C for 8 s, then calm', afterSpike), row('stock at 60 % for 12 s', afterSlow)],
     plots: {
       'overload-recovery': plotSvg({
         title: 'Coming back',
@@ -135,11 +112,84 @@ export async function recoveries(bench: Bench, capacity: number): Promise<Recove
           },
         ],
       }),
+    },
+  };
+}
+
+const storm = { from: 3_000, until: 6_000, end: 24_000, times: 2.5 };
+
+/** Everybody comes back, without end; once as impatient scripts do, once as the client library does. */
+export async function storms(bench: Bench, capacity: number) {
+  const stormy = (
+    contender: Scene['contender'],
+    retryAfterMs: NonNullable<Scene['retryAfterMs']>,
+  ) =>
+    runScene(bench, {
+      ...baseOf(capacity),
+      contender,
+      measuredFromMs: 0,
+      durationMs: storm.end,
+      perSecond: (atMs) =>
+        (atMs >= storm.from && atMs < storm.until ? storm.times : calmOfStorm) * capacity,
+      retriers: 1,
+      retriesMax: 1_000,
+      retryAfterMs,
+    });
+  const runs = [
+    ['no protection, fixed 100 ms', await stormy('none', fixed100)],
+    ['no protection, full jitter', await stormy('none', likeSdk)],
+    ['sluice, fixed 100 ms', await stormy('sluice', fixed100)],
+    ['sluice, full jitter', await stormy('sluice', likeSdk)],
+  ] as const;
+  const told = runs.map(([name, run]) => ({
+    name,
+    peak: round3(peakPerSecond(run.attemptsPerTenth, 0) / capacity),
+    /** When no more is asked than newcomers ask: everybody has been served, or has given up. */
+    calm_again_s: calmAgain(
+      run.attemptsPerTenth,
+      storm.until,
+      1.3 * calmOfStorm * capacity,
+      storm.end,
+    ),
+    served_of_all: round3(
+      run.servedPerTenth.reduce((sum, count) => sum + count, 0) / Math.max(1, run.people),
+    ),
+    attempts_per_person: round3(run.attempts / Math.max(1, run.people)),
+    p0: round3(run.vitalServed / Math.max(1, run.vitalAsked)),
+    generator_late_p99_ms: round3(run.latenessP99Ms),
+    generator_behind: run.isBehind,
+    disturbed: round3(run.disturbed),
+  }));
+  return {
+    fields: { retry_storm: told },
+    header: [
+      `${storm.times} C for 3 s, all come back`,
+      'peak of attempts',
+      'calm after',
+      'served of all',
+      'attempts per person',
+      'P0',
+      'generator late',
+      'disturbed',
+    ],
+    rows: told.map(
+      (one): Row => [
+        one.name,
+        `${one.peak} C`,
+        `${one.calm_again_s ?? 'never'} s`,
+        `${round3(one.served_of_all * 100)}%`,
+        one.attempts_per_person,
+        `${round3(one.p0 * 100)}%`,
+        lateCell(one.generator_late_p99_ms, one.generator_behind),
+        `${Math.round(one.disturbed * 100)}%`,
+      ],
+    ),
+    plots: {
       'overload-storm': plotSvg({
         title: 'Everybody comes back: attempts',
         xName: 'seconds',
         yName: 'attempts per second ÷ C',
-        lines: Object.entries(storms).map(([name, run]) => ({
+        lines: runs.map(([name, run]) => ({
           name,
           points: perSecondOf(run.attemptsPerTenth, capacity),
         })),

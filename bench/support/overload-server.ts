@@ -2,10 +2,11 @@ import { Agent, createServer, request as ask } from 'node:http';
 import underPressure from '@fastify/under-pressure';
 import fastify from 'fastify';
 import { waitedForCpuMs } from './cpu-wait.ts';
-import { systemTimers } from '../../src/app/system.ts';
+import { systemClock, systemTimers } from '../../src/app/system.ts';
 import { InflightSlots } from '../../src/core/overload/inflight.ts';
 import { createGateway } from '../../src/gateway/gateway.ts';
 import {
+  burn,
   overloadDeps,
   type PacedCapacity,
   PacedStock,
@@ -24,6 +25,8 @@ export type OverloadOrder =
   | { readonly start: 'gate'; readonly backPort: number; readonly slots: number }
   | { readonly capacity: PacedCapacity }
   | { readonly mode: 'CLOSED' | undefined }
+  /** Takes all CPU that nobody else here needs, a piece of so many rounds in each turn of the loop. */
+  | { readonly jobRounds: number }
   | { readonly tell: true }
   | { readonly stop: true };
 
@@ -35,12 +38,23 @@ export interface OverloadTold {
   readonly share: number;
   readonly limit: number;
   readonly worst: string;
+  /** By this process's clock, ms; and pieces of the job done by then. */
+  readonly atMs: number;
+  readonly jobsDone: number;
   /** Time this process was ready to run and another had the CPU, ms; 0 where nobody counts it. */
   readonly waitedMs: number;
 }
 
 let scene: OverloadScene | undefined;
 let stock: PacedStock | undefined;
+let jobsDone = 0;
+let jobsBurnt = 0;
+
+function work(rounds: number): void {
+  jobsBurnt ^= burn(rounds);
+  jobsDone += 1;
+  setImmediate(work, rounds);
+}
 
 process.on('message', (order: OverloadOrder) => {
   void obey(order).then((reply) => process.send?.(reply));
@@ -53,6 +67,10 @@ async function obey(order: OverloadOrder): Promise<object> {
     if (order.mode === undefined) scene?.loop.unpin();
     else scene?.loop.pin({ mode: order.mode, reason: 'bench', who: 'bench', forMs: 1e9 });
     return {};
+  }
+  if ('jobRounds' in order) {
+    work(order.jobRounds);
+    return { jobsBurnt };
   }
   if (!('start' in order)) {
     if (stock !== undefined) stock.capacity = order.capacity;
@@ -77,6 +95,8 @@ function tell(): OverloadTold {
     share: loop?.share ?? 1,
     limit: loop?.slots.submit.limitInForce ?? 0,
     worst: `${loop?.worst?.name ?? ''} ${(loop?.worst?.pressure ?? 0).toFixed(2)}`,
+    atMs: systemClock.monoUs() / 1000,
+    jobsDone,
     waitedMs: waitedForCpuMs(),
   };
 }

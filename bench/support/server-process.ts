@@ -6,12 +6,25 @@ import { build } from 'esbuild';
 /** A server in a process of its own that obeys orders over IPC, one at a time, each with one reply. */
 export class ServerProcess<Order extends object> {
   readonly #child: ChildProcess;
+  /** Settled once no order is out. */
+  #turn: Promise<unknown> = Promise.resolve();
 
   constructor(program: string) {
     this.#child = fork(program, { execArgv: [] });
   }
 
+  get pid(): number | undefined {
+    return this.#child.pid;
+  }
+
+  /** Replies carry no name: an order goes out once the one before it has its reply. */
   ask<Reply>(order: Order): Promise<Reply> {
+    const reply = this.#turn.then(() => this.#askNow<Reply>(order));
+    this.#turn = reply.catch(() => undefined);
+    return reply;
+  }
+
+  #askNow<Reply>(order: Order): Promise<Reply> {
     return new Promise((resolve, reject) => {
       this.#child.once('exit', () => reject(new Error('the server process ended')));
       this.#child.once('message', (reply) => {
