@@ -92,7 +92,7 @@ export const largeSize: OverloadSize = {
   warmMs,
   measuredMs,
   contenders,
-  cpu: { levels: [0.5, 1, 2, 4, 8], admissionUs: 2_000, warmMs, measuredMs },
+  cpu: { levels: [1, 2, 4, 8], admissionUs: 2_000, warmMs, measuredMs },
   pinned: true,
 };
 

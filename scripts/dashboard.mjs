@@ -8,14 +8,14 @@ const root = join(dirname(fileURLToPath(import.meta.url)), '..');
 const { metricsTable } = await import('../dist/telemetry/catalogue.js');
 
 const rows = [
-  ['The path of requests', /ingress|rejected|load_shed|soldout_hits|pass_verify|replay_claim/],
+  ['The path of requests', /ingress|admitted|rejected|load_shed|soldout|pass_verify|replay_claim/],
   [
     'Overload',
     /mode|admission_rate_limit|inflight|limiter_(reject|entries|overflow)|reserve_seconds/,
   ],
-  ['Dependencies', /breaker|outbound|amplification|trace_spans|budget_|limiter_unknown|lease_/],
-  ['Rules', /rule_|shadow|fail_policy/],
-  ['The sale', /stock|orders|queue|reconcile|payments/],
+  ['Dependencies', /breaker|outbound|amplification|trace_spans|budget_|limiter_unknown|lease_|clock_skew/],
+  ['Rules', /rule_|rules_|shadow|fail_policy/],
+  ['The sale', /stock|orders|queue|outbox|reconcile|payments/],
   ['The room', /./],
 ];
 

@@ -56,14 +56,14 @@ const baseOf = (capacity: number): Omit<Scene, 'durationMs' | 'perSecond'> => ({
 /** A spike, and a stock that was slow for a while: when everything was whole again. */
 export async function recoveries(bench: Bench, capacity: number) {
   const base = baseOf(capacity);
-  const spike = { from: 4_000, until: 12_000, end: 36_000 };
+  const spike = { from: 4_000, until: 12_000, end: 30_000 };
   const spiked = await runScene(bench, {
     ...base,
     durationMs: spike.end,
     perSecond: (atMs) => (atMs >= spike.from && atMs < spike.until ? 10 : calm) * capacity,
   });
 
-  const slow = { from: 4_000, until: 16_000, end: 46_000 };
+  const slow = { from: 4_000, until: 16_000, end: 40_000 };
   const slowed = await runScene(bench, {
     ...base,
     durationMs: slow.end,
@@ -116,7 +116,7 @@ export async function recoveries(bench: Bench, capacity: number) {
   };
 }
 
-const storm = { from: 3_000, until: 6_000, end: 24_000, times: 2.5 };
+const storm = { from: 3_000, until: 6_000, end: 20_000, times: 2.5 };
 
 /** Everybody comes back, without end; once as impatient scripts do, once as the client library does. */
 export async function storms(bench: Bench, capacity: number) {

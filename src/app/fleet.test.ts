@@ -182,6 +182,34 @@ describe('a fleet', () => {
     expect(control.others()).toEqual([]);
   });
 
+  test('the skew of clocks is that of the quickest of a few words, of the clock furthest away', async () => {
+    const one = await join('c', ['control']);
+    expect(one.clockSkewMs).toBeUndefined();
+    const word = (instance: string, behindMs: number): Promise<boolean> =>
+      air.broadcast().say(`instance/${instance}`, {
+        epoch: 1,
+        version: (version += 1),
+        text: JSON.stringify({ instance, roles: [], saidAtMs: world.wallMs() - behindMs }),
+        ttlMs: 5_000,
+      });
+    let version = 0;
+    // 40 ms behind, with a word each that took longer.
+    for (const delayMs of [300, 0, 90]) await word('late', 40 + delayMs);
+    expect(one.clockSkewMs).toBe(40);
+    // Ahead: what a word needs for its way makes it look less so.
+    for (const delayMs of [500, 20]) await word('early', -700 + delayMs);
+    expect(one.clockSkewMs).toBe(680);
+    await air.broadcast().say('instance/old', {
+      epoch: 1,
+      version: 1,
+      text: JSON.stringify({ instance: 'old', roles: [] }),
+      ttlMs: 5_000,
+    });
+    expect(one.clockSkewMs).toBe(680);
+    await world.advance(6_000);
+    expect(one.clockSkewMs).toBeUndefined();
+  });
+
   test('a word that cannot be said is an error, and the next one is said', async () => {
     const control = await join('c', ['control']);
     air.dumb = true;

@@ -76,6 +76,9 @@ export interface InstanceReport {
   readonly ledger: LedgerSnapshot;
 }
 
+/** With the sender's clock at that moment. */
+type SaidReport = InstanceReport & { readonly saidAtMs?: number };
+
 /** Between two readings of last words, and between two reports, ms. */
 const healEveryMs = 1_000;
 /** A process that has not said anything for so long is not there, ms. */
@@ -87,9 +90,14 @@ const doorsTtlMs = 24 * 3_600_000;
 /** Processes remembered at once. */
 const instancesMax = 1_000;
 
+/** Reports over which the way of a word is judged: the quickest of them had the least delay. */
+const skewReports = 8;
+
 interface OtherReport {
   readonly report: InstanceReport;
   readonly atUs: number;
+  /** Our clock at hearing less theirs at saying, ms, of the last few reports: skew, and a delay on top. */
+  readonly offsetsMs: readonly number[];
 }
 
 export class Fleet {
@@ -135,6 +143,19 @@ export class Fleet {
     const oldestUs = this.#parts.clock.monoUs() - reportTtlMs * 1_000;
     for (const [name, { atUs }] of this.#others) if (atUs < oldestUs) this.#others.delete(name);
     return [...this.#others.values()].map(({ report }) => report);
+  }
+
+  /**
+   * How far the clock of another process is from ours, ms, where it is furthest; undefined where nobody
+   * else is heard. A word on its way only adds, so the least of a few differences is the skew, and the
+   * quickest way of a word on top.
+   */
+  get clockSkewMs(): number | undefined {
+    this.others();
+    const skews = [...this.#others.values()]
+      .filter(({ offsetsMs }) => offsetsMs.length > 0)
+      .map(({ offsetsMs }) => Math.abs(Math.min(...offsetsMs)));
+    return skews.length === 0 ? undefined : Math.max(...skews);
   }
 
   tellRelease(state: ReleaseState): void {
@@ -185,7 +206,7 @@ export class Fleet {
     this.#say(`instance/${instance}`, {
       epoch: this.#startedAtMs,
       version: this.#version,
-      text: JSON.stringify(report()),
+      text: JSON.stringify({ ...report(), saidAtMs: this.#parts.clock.wallMs() }),
       ttlMs: reportTtlMs,
     });
   }
@@ -267,16 +288,21 @@ export class Fleet {
         return;
       }
       case 'instance':
-        if (activityId !== this.#parts.instance) this.#note(JSON.parse(text) as InstanceReport);
+        if (activityId !== this.#parts.instance) this.#note(JSON.parse(text) as SaidReport);
         return;
       default:
         throw new Error(`nobody here knows what "${topic}" means`);
     }
   }
 
-  #note(report: InstanceReport): void {
-    if (this.#others.size >= instancesMax && !this.#others.has(report.instance)) return;
-    this.#others.set(report.instance, { report, atUs: this.#parts.clock.monoUs() });
+  #note({ saidAtMs, ...report }: SaidReport): void {
+    const known = this.#others.get(report.instance);
+    if (this.#others.size >= instancesMax && known === undefined) return;
+    const { clock } = this.#parts;
+    // A process of an older version does not say when.
+    const offset = saidAtMs === undefined ? [] : [clock.wallMs() - saidAtMs];
+    const offsetsMs = [...(known?.offsetsMs ?? []), ...offset].slice(-skewReports);
+    this.#others.set(report.instance, { report, atUs: clock.monoUs(), offsetsMs });
   }
 }
 

@@ -114,13 +114,14 @@ export class LiveRules {
    * @throws RulesFileError when the rules file cannot be used.
    */
   async start(): Promise<void> {
-    const { config, timers, log, environment } = this.#parts;
+    const { config, clock, timers, log, environment } = this.#parts;
     const { rules } = config;
     if (rules.kind === 'file') {
       const file = new RulesFile({
         path: rules.path,
         context: ruleContext(config),
         environment,
+        clock,
         timers,
         onSet: (set) => this.#reload(set),
         onRefused: (why) => {
@@ -151,6 +152,7 @@ export class LiveRules {
     const { remainingMilli, wastedMilli } = this.#shared.totals();
     return {
       version: this.engine.version,
+      ageMs: this.#file?.ageMs,
       stats: this.engine.stats(),
       failPolicies: new Map(this.engine.set.rules.map(({ id, fail }) => [id, fail])),
       ceilingRefused: this.engine.ceilingRefused,
@@ -217,6 +219,7 @@ export class LiveRules {
       return;
     }
     this.#reloads.refused += 1;
+    this.#file?.notInForce();
     log.error('rules_refused', undefined, {
       rule_version: set.version,
       detail: `rules_file: found version ${set.version}; allowed is ${result.live} or higher, the version in force`,

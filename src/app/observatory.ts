@@ -1,11 +1,13 @@
 import type { Config } from '../config/config.ts';
 import type { ConsoleSource, StockRow } from '../control/admin/source.ts';
 import type { OverloadLoop } from '../control/overload-loop.ts';
+import type { SkuKey } from '../core/activity.ts';
 import { findingClasses } from '../core/orders/compare.ts';
 import { type Exit, Ledger, type LedgerSnapshot, type StageLedger } from '../core/ledger/ledger.ts';
 import { sumLedgers } from '../core/ledger/sum.ts';
 import type { Gateway } from '../gateway/gateway.ts';
 import type { Clock, Timers } from '../ports/clock.ts';
+import { Admitted } from '../telemetry/admitted.ts';
 import { registerMetrics } from '../telemetry/catalogue.ts';
 import { Latency, RecentLatency } from '../telemetry/latency.ts';
 import type { EventLog } from '../telemetry/log.ts';
@@ -64,6 +66,7 @@ export class Observatory {
   readonly #admitted = new RecentLatency(latencySpanMs);
   readonly #lately = new RecentLatency(signalSpanMs);
   readonly #turnedAway = new RecentLatency(latencySpanMs);
+  readonly #admittedBySku = new Admitted();
   readonly #metrics = new Metrics();
   readonly #account: Ledger;
   readonly #trips: HardTrips;
@@ -95,6 +98,10 @@ export class Observatory {
     registerMetrics(this.#metrics, {
       ledger: () => this.#account.snapshot(),
       mode: () => parts.overload.mode,
+      admitted: () => this.#admittedBySku.rows(),
+      divergenceMs: () =>
+        this.#gateway === undefined ? undefined : this.#sale?.flags.divergenceMs,
+      clockSkewMs: () => this.#sale?.fleet?.clockSkewMs,
       slots: parts.overload.slots,
       limiters,
       rules: () => this.#rules?.numbers,
@@ -168,8 +175,9 @@ export class Observatory {
     this.#rules = rules;
   }
 
-  onAdmitted(elapsedUs: number): void {
+  onAdmitted(elapsedUs: number, sku: SkuKey): void {
     const nowUs = this.#parts.clock.monoUs();
+    this.#admittedBySku.record(sku);
     this.#lately.record(elapsedUs, nowUs);
     this.#admitted.record(elapsedUs, nowUs);
   }

@@ -3,7 +3,7 @@ import { renderProblems } from '../config/problems.ts';
 import { type CheckedRules, checkRules } from '../config/rules-file.ts';
 import type { RuleContext } from '../core/rules/judge.ts';
 import type { RuleSet } from '../core/rules/model.ts';
-import type { TimerHandle, Timers } from '../ports/clock.ts';
+import type { Clock, TimerHandle, Timers } from '../ports/clock.ts';
 
 /**
  * A file of rules that is watched.
@@ -17,6 +17,7 @@ export interface RulesFileOptions {
   readonly path: string;
   readonly context: RuleContext;
   readonly environment: Readonly<Record<string, string | undefined>>;
+  readonly clock: Pick<Clock, 'monoUs'>;
   readonly timers: Timers;
   /** A new set that reads well; what comes of it is the owner's business. */
   readonly onSet: (set: RuleSet) => void;
@@ -37,6 +38,9 @@ export class RulesFile {
   #content = '';
   #timer: TimerHandle | undefined;
   #looking: Promise<void> | undefined;
+  /** Whether what was read last is what is in force. */
+  #inForce = false;
+  #confirmedAtUs = 0;
 
   constructor(options: RulesFileOptions) {
     this.#options = options;
@@ -48,7 +52,18 @@ export class RulesFile {
     this.#content = await this.#read();
     const checked = this.#check(this.#content);
     if (!checked.ok) throw new RulesFileError(renderProblems(checked.problems));
+    this.#confirm();
     return checked.set;
+  }
+
+  /** For how long the file has not been seen to hold the rules in force, ms; a few looks at most, if well. */
+  get ageMs(): number {
+    return (this.#options.clock.monoUs() - this.#confirmedAtUs) / 1000;
+  }
+
+  /** The set that was read last was not put in force: a lower version than the one that is. */
+  notInForce(): void {
+    this.#inForce = false;
   }
 
   watch(): void {
@@ -68,15 +83,26 @@ export class RulesFile {
     const { onSet, onRefused } = this.#options;
     try {
       const mark = await this.#markNow();
-      if (mark === this.#mark) return;
+      if (mark === this.#mark) {
+        if (this.#inForce) this.#confirm();
+        return;
+      }
       const content = await this.#read();
       // Remembered only once it could be read: a file that comes and goes is looked at again.
       this.#mark = mark;
-      if (content === this.#content) return;
+      if (content === this.#content) {
+        if (this.#inForce) this.#confirm();
+        return;
+      }
       this.#content = content;
       const checked = this.#check(content);
-      if (checked.ok) onSet(checked.set);
-      else onRefused(renderProblems(checked.problems));
+      if (checked.ok) {
+        this.#confirm();
+        onSet(checked.set);
+      } else {
+        this.#inForce = false;
+        onRefused(renderProblems(checked.problems));
+      }
     } catch (error) {
       const why = error instanceof Error ? error.message : String(error);
       // Told once for each kind of trouble, not four times a second.
@@ -84,6 +110,11 @@ export class RulesFile {
       this.#mark = `! ${why}`;
       onRefused(why);
     }
+  }
+
+  #confirm(): void {
+    this.#inForce = true;
+    this.#confirmedAtUs = this.#options.clock.monoUs();
   }
 
   async #markNow(): Promise<string> {

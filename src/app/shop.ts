@@ -99,7 +99,7 @@ export async function openShop(parts: ShopParts): Promise<Shop> {
     ...(parts.tracer === undefined ? {} : { tracer: parts.tracer }),
     readiness: () => readinessOf(sale, ['gateway']),
     publicRoom: (activityId) => sale.rooms.publicRoom(activityId),
-    onAdmitted: (elapsedUs) => observatory.onAdmitted(elapsedUs),
+    onAdmitted: (elapsedUs, sku) => observatory.onAdmitted(elapsedUs, sku),
     onTurnedAway: (elapsedUs) => observatory.onTurnedAway(elapsedUs),
     pages: (app, services) =>
       registerPages(app, pageServices(services, { theme: parts.theme, assets }, observatory.forms)),

@@ -1,4 +1,5 @@
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
+import type { SkuKey } from '../core/activity.ts';
 import type { StageLedger } from '../core/ledger/ledger.ts';
 import type { TrustedProxies } from '../core/limit/address.ts';
 import type { ActivityDirectory } from '../pipeline/activities.ts';
@@ -47,7 +48,7 @@ export interface GatewayDeps {
   /** What of the draw is public now. */
   readonly publicRoom?: (activityId: string) => PublicRoom;
   /** Time of a submit that got units, µs, for the overload signals; and of one that did not. */
-  readonly onAdmitted?: (elapsedUs: number) => void;
+  readonly onAdmitted?: (elapsedUs: number, sku: SkuKey) => void;
   readonly onTurnedAway?: (elapsedUs: number) => void;
   /** Adds the HTML pages. */
   readonly pages?: (app: FastifyInstance, gateway: GatewayServices) => PageFallback | undefined;

@@ -124,7 +124,8 @@ export class HotLane {
     { arrivedUs, limited }: HttpSubmission,
   ): void {
     const { deps, renderer } = this.#context;
-    if (verdict.code === 'SECKILL_QUEUED') deps.onAdmitted?.(deps.clock.monoUs() - arrivedUs);
+    if (verdict.decision === 'handle' && verdict.code === 'SECKILL_QUEUED')
+      deps.onAdmitted?.(deps.clock.monoUs() - arrivedUs, verdict.outcome);
     else deps.onTurnedAway?.(deps.clock.monoUs() - arrivedUs);
     const answer = renderer.verdict(verdict, deps.clock.wallMs());
     // Sold out is said to a crowd before anybody is known, the same to all: nothing of one caller.

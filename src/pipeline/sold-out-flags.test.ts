@@ -107,7 +107,23 @@ describe('a sold-out flag', () => {
     flags.probeLost(sku);
     await world.advance(0);
     expect(flags.ask(sku, 'x')).toBe('pass');
-    expect(flags.worstDivergenceSeconds).toBeGreaterThanOrEqual(4);
+    expect(flags.divergenceMs).toBeGreaterThanOrEqual(4_000);
+  });
+
+  test('what was found wrong is spoken of for a minute or two, and then no more', async () => {
+    const { world, flags } = setUp();
+    flags.observe(sku, mark({}));
+    await world.advance(3_000);
+    // Newer, but sold out as well: nobody was told anything wrong.
+    flags.observe(sku, mark({ stockEpoch: 3 }));
+    expect(flags.divergenceMs).toBe(0);
+    await world.advance(1_500);
+    flags.observe(sku, mark({ available: 5, held: 5, stockEpoch: 4 }));
+    expect(flags.divergenceMs).toBe(1_500);
+    await world.advance(60_000);
+    expect(flags.divergenceMs).toBe(1_500);
+    await world.advance(60_000);
+    expect(flags.divergenceMs).toBe(0);
   });
 
   test('an answer of the same epoch confirms it', async () => {

@@ -23,6 +23,9 @@ import { Bloom, type BloomBytes } from './bloom.ts';
 /** Time for which a flag is believed without being confirmed, ms. */
 export const soldOutTtlMs = 2_000;
 
+/** For how long a flag that was found wrong is spoken of, ms. */
+export const divergenceSpanMs = 60_000;
+
 /** SKUs with a flag at once. A deployment sells far fewer; the bound keeps a mistake harmless. */
 export const flaggedSkusMax = 10_000;
 
@@ -96,7 +99,8 @@ export class SoldOutFlags {
   readonly #flags = new Map<string, Flag>();
   readonly #options: SoldOutFlagsOptions;
   #hits = 0;
-  #divergedUs = 0;
+  /** The longest found wrong in this span, and in the one before. */
+  #diverged = { span: 0, worstUs: 0, beforeUs: 0 };
 
   constructor(options: SoldOutFlagsOptions) {
     this.#options = options;
@@ -164,9 +168,22 @@ export class SoldOutFlags {
     return this.#hits;
   }
 
-  /** Longest time, seconds, for which a flag was found to have been wrong when it was corrected. */
-  get worstDivergenceSeconds(): number {
-    return this.#divergedUs / 1e6;
+  /**
+   * Longest time, ms, for which a flag may have said sold out of stock that was there again, among those
+   * found wrong in the last minute or two: from the store's last word for it to the one against it.
+   */
+  get divergenceMs(): number {
+    this.#noteDivergence(0);
+    return Math.max(this.#diverged.worstUs, this.#diverged.beforeUs) / 1000;
+  }
+
+  #noteDivergence(us: number): void {
+    const span = Math.floor(this.#options.monoUs() / (divergenceSpanMs * 1000));
+    const { span: last, worstUs } = this.#diverged;
+    if (span > last) {
+      this.#diverged = { span, worstUs: 0, beforeUs: span === last + 1 ? worstUs : 0 };
+    }
+    this.#diverged.worstUs = Math.max(this.#diverged.worstUs, us);
   }
 
   #accept(sku: SkuKey, epoch: Epoch, holders: Bloom | undefined): void {
@@ -188,7 +205,7 @@ export class SoldOutFlags {
       return;
     }
     if (epochIsSoldOut(flag.epoch.stockEpoch) && !epochIsSoldOut(epoch.stockEpoch)) {
-      this.#divergedUs = Math.max(this.#divergedUs, nowUs - flag.confirmedAtUs);
+      this.#noteDivergence(nowUs - flag.confirmedAtUs);
     }
     const changed = epochIsSoldOut(flag.epoch.stockEpoch) !== epochIsSoldOut(epoch.stockEpoch);
     this.#flags.set(key, { ...fresh(epoch, nowUs, holders), refreshing: flag.refreshing });

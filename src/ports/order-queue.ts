@@ -41,6 +41,8 @@ export interface Backlog {
   readonly buried: number;
   readonly producedTotal: number;
   readonly acknowledgedTotal: number;
+  /** Where messages are moved to a broker: age of the oldest that has not been; 0 when there is none. */
+  readonly outboxOldestAgeMs?: number;
 }
 
 export interface BuriedMessage {

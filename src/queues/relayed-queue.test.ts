@@ -40,12 +40,23 @@ test('while the broker is away its last answer counts, growing older; the outbox
   // Until it has answered once nobody knows, and that is what is said.
   await expect(queue.backlog(1_000)).rejects.toThrow('no broker');
   broker = backlogOf(3, 100, 49);
-  const both = { depth: 4, oldestAgeMs: 100, buried: 0, producedTotal: 50, acknowledgedTotal: 46 };
+  const both = {
+    depth: 4,
+    oldestAgeMs: 100,
+    buried: 0,
+    producedTotal: 50,
+    acknowledgedTotal: 46,
+    outboxOldestAgeMs: 20,
+  };
   expect(await queue.backlog(2_000)).toEqual(both);
   broker = new UnavailableError('gone again');
   outbox = backlogOf(7, 700, 56);
   expect(await queue.backlog(2_500)).toMatchObject({ depth: 10, oldestAgeMs: 700 });
-  expect(await queue.backlog(4_000)).toMatchObject({ depth: 10, oldestAgeMs: 2_100 });
+  expect(await queue.backlog(4_000)).toMatchObject({
+    depth: 10,
+    oldestAgeMs: 2_100,
+    outboxOldestAgeMs: 700,
+  });
   // A wall clock that was set back makes nothing younger than it was.
   expect(await queue.backlog(1_000)).toMatchObject({ oldestAgeMs: 700 });
   broker = backlogOf(0, 0, 56);

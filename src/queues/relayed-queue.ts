@@ -50,6 +50,7 @@ export class RelayedQueue implements OrderQueue {
       buried: outbox.buried + broker.buried,
       producedTotal: outbox.producedTotal,
       acknowledgedTotal: broker.acknowledgedTotal,
+      outboxOldestAgeMs: outbox.oldestAgeMs,
     };
   }
 

@@ -5,6 +5,7 @@ import { Latency } from './latency.ts';
 import { Metrics } from './metrics.ts';
 import type { Tell } from './metrics.ts';
 import { type OutboundReading, registerOutbound } from './outbound-metrics.ts';
+import type { AdmittedRow } from './admitted.ts';
 import { registerRepairs, type RepairReading } from './repair-metrics.ts';
 import { registerRules, type RuleNumbers } from './rule-metrics.ts';
 import { registerRooms } from './room-metrics.ts';
@@ -15,6 +16,12 @@ import type { ActivitySample, SaleSample, SkuSample } from './sale-sample.ts';
 export interface MetricSources {
   readonly ledger: () => LedgerSnapshot;
   readonly mode: () => Mode;
+  /** Submits that took units, by activity and SKU; a bounded list. */
+  readonly admitted: () => Iterable<AdmittedRow>;
+  /** Longest time for which a local sold-out flag was found wrong lately, ms; undefined without flags. */
+  readonly divergenceMs: () => number | undefined;
+  /** To the process whose clock is furthest from ours, ms; undefined where there is none. */
+  readonly clockSkewMs: () => number | undefined;
   /** Requests in progress, per resource. */
   readonly slots: Readonly<Record<string, Slots>>;
   /** What the admission budget lets in now, per second. */
@@ -51,12 +58,25 @@ export interface LimiterTable {
 /** Stages after which a pass is known to be good. */
 const afterPass: ReadonlySet<string> = new Set(['person', 'budget', 'slot', 'reserve', 'enqueue']);
 
+/**
+ * Why somebody with a good pass is turned away without a fault of theirs, parts that did not answer
+ * aside: a limit, or health.
+ */
+const noRoom: ReadonlySet<string> = new Set([
+  'rate_limited',
+  'waiting_room',
+  'slots',
+  'backlog',
+  'reserve_queue_full',
+  'inventory_not_asked',
+]);
+
 /** Stages that ask a limiter of this process. */
 const localLimits: ReadonlySet<string> = new Set(['instance', 'source', 'person']);
 
 /** Registers every metric whose source is handed in, in the order in which docs/METRICS.md has them. */
 export function registerMetrics(metrics: Metrics, sources: MetricSources): void {
-  registerPath(metrics, sources.ledger);
+  registerPath(metrics, sources.ledger, sources.admitted);
   registerLoad(metrics, sources);
   registerOutbound(metrics, sources.dependencies, sources.retryAmplification);
   registerTraces(metrics, sources.traces);
@@ -79,6 +99,9 @@ export function metricsTable(): string {
   registerMetrics(metrics, {
     ledger: () => ({ arrivals: 0, inSystem: 0, totals: noExits, rows: [], stages: [] }),
     mode: () => 'NORMAL',
+    admitted: () => [],
+    divergenceMs: () => undefined,
+    clockSkewMs: () => undefined,
     slots: {},
     limiters: {},
     admissionPerSecond: () => 0,
@@ -101,7 +124,15 @@ export function metricsTable(): string {
 
 const noExits = { handle: 0, forward: 0, reject: 0, fail: 0 };
 
-function registerPath(metrics: Metrics, ledger: () => LedgerSnapshot): void {
+/** Refused for want of room, by a stage that only a good pass reaches. */
+const turnedAwayWithPass = ({ stage, decision, reason }: LedgerRow): boolean =>
+  afterPass.has(stage) && (decision === 'fail' || (decision === 'reject' && noRoom.has(reason)));
+
+function registerPath(
+  metrics: Metrics,
+  ledger: () => LedgerSnapshot,
+  admitted: () => Iterable<AdmittedRow>,
+): void {
   const fromRows =
     (wanted: (row: LedgerRow) => readonly string[] | undefined) =>
     (tell: Tell): void => {
@@ -120,6 +151,31 @@ function registerPath(metrics: Metrics, ledger: () => LedgerSnapshot): void {
       labels: ['stage', 'decision', 'reason'],
     },
     fromRows(({ stage, decision, reason }) => [stage, decision, reason]),
+  );
+  metrics.counter(
+    {
+      name: 'sluice_admitted_requests_total',
+      help: 'Submits that took units, by activity and SKU.',
+      labels: ['activity', 'sku'],
+    },
+    (tell) => {
+      for (const { activityId, skuId, count } of admitted()) tell(count, activityId, skuId);
+    },
+  );
+  metrics.gauge(
+    {
+      name: 'sluice_room_released_then_refused_ratio',
+      help: 'Of the submits with a good pass, the share that was turned away for want of room: by a limit, by health, or by a part that did not answer.',
+      labels: [],
+    },
+    (tell) => {
+      const rows = ledger().rows.filter(({ stage }) => afterPass.has(stage));
+      const all = rows.reduce((sum, { count }) => sum + count, 0);
+      const refusedOfThem = rows
+        .filter(turnedAwayWithPass)
+        .reduce((sum, { count }) => sum + count, 0);
+      if (all > 0) tell(refusedOfThem / all);
+    },
   );
   metrics.counter(
     {
@@ -184,6 +240,28 @@ function registerPath(metrics: Metrics, ledger: () => LedgerSnapshot): void {
 
 function registerLoad(metrics: Metrics, sources: MetricSources): void {
   const { mode, slots, limiters } = sources;
+  const seconds =
+    (ms: () => number | undefined) =>
+    (tell: Tell): void => {
+      const value = ms();
+      if (value !== undefined) tell(value / 1000);
+    };
+  metrics.gauge(
+    {
+      name: 'sluice_soldout_divergence_seconds',
+      help: 'For how long a local flag may have said sold out of stock that was there again: the longest that was found in the last minute or two.',
+      labels: [],
+    },
+    seconds(sources.divergenceMs),
+  );
+  metrics.gauge(
+    {
+      name: 'sluice_clock_skew_seconds',
+      help: 'How far the clock of another process is from the one here, where it is furthest. Absent where there is no other.',
+      labels: [],
+    },
+    seconds(sources.clockSkewMs),
+  );
   metrics.gauge(
     {
       name: 'sluice_mode',
@@ -348,6 +426,17 @@ function registerSale(metrics: Metrics, sample: () => SaleSample | undefined): v
     (tell) => {
       const queue = sample()?.queue;
       if (queue !== undefined) tell(queue.oldestAgeMs / 1000);
+    },
+  );
+  metrics.gauge(
+    {
+      name: 'sluice_outbox_age_seconds',
+      help: 'Age of the oldest reservation that has not been moved to the broker. Absent where the queue is no broker.',
+      labels: [],
+    },
+    (tell) => {
+      const ageMs = sample()?.queue.outboxOldestAgeMs;
+      if (ageMs !== undefined) tell(ageMs / 1000);
     },
   );
   metrics.counter(

@@ -5,6 +5,7 @@ import { World } from '../../test/support/world.ts';
 import type { Activity } from '../core/activity.ts';
 import { Ledger } from '../core/ledger/ledger.ts';
 import { RoomMeasures, networkOf } from '../core/room/measures.ts';
+import { Admitted } from './admitted.ts';
 import { metricsTable, registerMetrics } from './catalogue.ts';
 import type { MetricSources } from './catalogue.ts';
 import { Latency } from './latency.ts';
@@ -28,7 +29,14 @@ const sample: SaleSample = {
       ],
     },
   ],
-  queue: { depth: 7, oldestAgeMs: 1_500, buried: 1, producedTotal: 20, acknowledgedTotal: 12 },
+  queue: {
+    depth: 7,
+    oldestAgeMs: 1_500,
+    buried: 1,
+    producedTotal: 20,
+    acknowledgedTotal: 12,
+    outboxOldestAgeMs: 900,
+  },
 };
 
 function rooms(): RoomsReading {
@@ -57,6 +65,7 @@ const rule = (ruleId: string, more: Partial<RuleStats> = {}): RuleStats => ({
 
 const rules: RuleNumbers = {
   version: 7,
+  ageMs: 250,
   stats: [
     rule('per-user', { admitted: 90, refused: 10, penalties: 1 }),
     rule('tighter', { mode: 'shadow', wouldRefuse: 4 }),
@@ -84,9 +93,14 @@ function scene(current: () => SaleSample | undefined = () => sample) {
   const metrics = new Metrics();
   const ledger = new Ledger(() => 0);
   const reserve = new Latency();
+  const admitted = new Admitted();
+  for (const skuId of ['s', 's', 't']) admitted.record({ activityId: 'a', skuId });
   const sources: MetricSources = {
     ledger: () => ledger.snapshot(),
     mode: () => 'DEGRADED',
+    admitted: () => admitted.rows(),
+    divergenceMs: () => 1_200,
+    clockSkewMs: () => 40,
     slots: { submit: { inflight: 3, limitInForce: 100 } },
     limiters: { user: { entries: 12, overflowTotal: 1 } },
     admissionPerSecond: () => 500,
@@ -131,6 +145,7 @@ describe('the catalogue', () => {
     ledger.left('reserve', 'fail', 'outcome_unknown');
     ledger.left('enqueue', 'handle', 'queued');
     ledger.left('enqueue', 'handle', 'queued');
+    ledger.left('slot', 'reject', 'slots');
     reserve.record(1_000);
     const values = scraped(metrics);
     const fed = (name: string) => [...values.keys()].some((key) => key.startsWith(name));
@@ -150,7 +165,15 @@ describe('the catalogue', () => {
       'sluice_load_shed_total{reason="mode"}': 1,
       'sluice_local_limiter_reject_total{dimension="source"}': 1,
       sluice_soldout_hits_total: 1,
-      'sluice_pass_verify_total{result="valid"}': 5,
+      'sluice_admitted_requests_total{activity="a",sku="s"}': 2,
+      'sluice_admitted_requests_total{activity="a",sku="t"}': 1,
+      // Of six with a good pass, one found no slot and one no answer; what was wrong with the request is no such refusal.
+      sluice_room_released_then_refused_ratio: 2 / 6,
+      sluice_soldout_divergence_seconds: 1.2,
+      sluice_clock_skew_seconds: 0.04,
+      sluice_rules_age_seconds: 0.25,
+      sluice_outbox_age_seconds: 0.9,
+      'sluice_pass_verify_total{result="valid"}': 6,
       'sluice_pass_verify_total{result="expired"}': 1,
       'sluice_replay_claim_total{result="claimed"}': 2,
       'sluice_replay_claim_total{result="refused"}': 1,
@@ -208,7 +231,7 @@ describe('the catalogue', () => {
     expect(
       [...values.keys()].filter(
         (key) =>
-          !/fail_policy|rate_limit/.test(key) &&
+          !/fail_policy|rate_limit|admitted_requests|divergence/.test(key) &&
           /room|stock|orders|queue|admission|eta|passes/.test(key),
       ),
     ).toEqual([]);
@@ -252,6 +275,19 @@ describe('labels', () => {
     const values = scraped(metrics);
     expect(values.size).toBe(seriesMax);
     expect(values.get('sluice_x_total{a="other"}')).toBe(100_000 - (seriesMax - 1));
+  });
+
+  test('an endless row of SKUs is counted apart up to its bound, and no admission is lost', () => {
+    const admitted = new Admitted(3);
+    for (let n = 0; n < 10; n += 1) admitted.record({ activityId: 'a', skuId: `s${n}` });
+    admitted.record({ activityId: 'a', skuId: 's1' });
+    const rows = [...admitted.rows()];
+    expect(rows.map(({ skuId, count }) => [skuId, count])).toEqual([
+      ['s0', 1],
+      ['s1', 2],
+      ['s2', 1],
+      ['other', 7],
+    ]);
   });
 
   test('labels that were not declared are a defect', () => {

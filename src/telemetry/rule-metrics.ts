@@ -6,6 +6,8 @@ import type { Metrics, Tell } from './metrics.ts';
 /** The rules at work in this process, and the shared budgets that they spend. */
 export interface RuleNumbers {
   readonly version: number;
+  /** For how long their source has not been seen to hold them, ms; undefined where they have none. */
+  readonly ageMs: number | undefined;
   readonly stats: readonly RuleStats[];
   readonly failPolicies: ReadonlyMap<string, FailPolicy>;
   readonly ceilingRefused: number;
@@ -74,6 +76,16 @@ export function registerRules(
   metrics.gauge(
     { name: 'sluice_rule_version', help: 'Version of the rules in force here.', labels: [] },
     from(({ version }, tell) => tell(version)),
+  );
+  metrics.gauge(
+    {
+      name: 'sluice_rules_age_seconds',
+      help: 'For how long the rules file has not been seen to hold the rules in force: it is looked at four times a second. Absent where the rules come from no file.',
+      labels: [],
+    },
+    from(({ ageMs }, tell) => {
+      if (ageMs !== undefined) tell(ageMs / 1000);
+    }),
   );
   metrics.counter(
     {
