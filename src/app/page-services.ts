@@ -129,6 +129,7 @@ export function pageServices(
       },
       commitment: room?.commitment ?? null,
       ...(room?.beacon === undefined ? {} : { beacon: room.beacon }),
+      ...(room?.checkpoint === undefined ? {} : { checkpoint: room.checkpoint }),
     };
   };
 

@@ -5,6 +5,7 @@ import type { RehearseOptions } from './rehearse-command.ts';
 import type { ExplainOptions } from './rules-command.ts';
 import type { SimOptions } from '../simulator/command.ts';
 import type { Surroundings } from './terminal.ts';
+import type { VerifyDrawOptions } from './verify-draw-command.ts';
 import type { UpOptions } from './up-command.ts';
 
 /** One command each: what it is called, what it takes, and which module does it, loaded when asked. */
@@ -339,8 +340,9 @@ function addVerify(root: Command, surroundings: Surroundings, done: Done): void 
     .command('draw <file>')
     .description('Recompute a draw from its audit file alone: commitments, root, order, waves.')
     .option('--entry <id>', 'also show that this entry stood in the lobby, and its place')
+    .option('--checkpoint <text>', 'what the shop showed at some time: the file must contain it')
     .option(...jsonFlag)
-    .action(async (file: string, options: { entry?: string; json?: boolean }) => {
+    .action(async (file: string, options: VerifyDrawOptions) => {
       const { verifyDrawFile } = await import('./verify-draw-command.ts');
       done(verifyDrawFile(file, options, surroundings));
     });

@@ -82,6 +82,19 @@ test('--entry shows its place, or that it was not there', async () => {
   expect(stranger).toMatchObject({ code: 1, out: expect.stringContaining('absent') });
 });
 
+test('--checkpoint: what the shop had shown must be in it; how far the file goes is said', async () => {
+  const said = JSON.parse((await verify(file, '--json')).out) as { checkpoint: string };
+  const { code, out } = await verify(file, '--checkpoint', said.checkpoint);
+  expect(code).toBe(0);
+  expect(out).toMatch(/so far: \d+ decisions of a sale that had not closed/);
+  expect(out).toContain(`checkpoint ${said.checkpoint}`);
+  const ahead = said.checkpoint.replace(/^\d+/, (n) => `${Number(n) + 1}`);
+  expect(await verify(file, '--checkpoint', ahead)).toMatchObject({
+    code: 1,
+    out: expect.stringContaining('the end of the file'),
+  });
+});
+
 test('a file that is not there is a usage error', async () => {
   expect(await verify(join(folder, 'none'))).toMatchObject({
     code: 2,

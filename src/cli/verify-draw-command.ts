@@ -5,6 +5,8 @@ import { UsageError, exitNo, exitOk, paintFor } from './terminal.ts';
 import type { Surroundings } from './terminal.ts';
 
 export interface VerifyDrawOptions {
+  /** As the shop showed it at some time. */
+  readonly checkpoint?: string;
   readonly entry?: string;
   readonly json?: boolean;
 }
@@ -25,8 +27,11 @@ export function verifyDrawFile(
   surroundings: Surroundings,
 ): number {
   const text = read(file);
-  const verdict = verifyDraw(text);
-  const { entry } = options;
+  const { entry, checkpoint } = options;
+  const verdict = verifyDraw(text, {
+    nowMs: surroundings.nowMs(),
+    ...(checkpoint === undefined ? {} : { checkpoint }),
+  });
   const proof = entry === undefined ? undefined : inclusionProof(text, entry);
   const holds = verdict.holds && (entry === undefined || proof !== undefined);
   if (options.json === true)
@@ -56,7 +61,7 @@ function tell(
     out(`${bad('line')} ${line}  ${what}\n    found     ${found}\n    expected  ${expected}\n`);
   out(
     verdict.holds
-      ? `${good('holds')}  activity ${verdict.activityId}: ${verdict.lobby} in the lobby of ${verdict.participants}, ${verdict.waves} waves, ${verdict.released} released, ${verdict.bypassed} past the line, ${verdict.rateChanges} changes of rate\n       root ${verdict.root}\n       ${guarantees[verdict.guarantee]}\n`
+      ? `${good('holds')}  activity ${verdict.activityId}: ${verdict.lobby} in the lobby of ${verdict.participants}, ${verdict.waves} waves, ${verdict.released} released, ${verdict.bypassed} past the line, ${verdict.rateChanges} changes of rate\n       root ${verdict.root}\n       ${guarantees[verdict.guarantee]}\n       ${extent(verdict)}\n       checkpoint ${verdict.checkpoint}\n`
       : `${bad('broken')}  the file does not describe a draw that was made as promised\n`,
   );
   if (entry === undefined) return;
@@ -66,6 +71,12 @@ function tell(
       `${good('inside')} entry ${entry}: leaf ${proof.index + 1} of ${proof.size}, ${proof.place === null ? 'left before the draw' : `drawn as number ${proof.place}`}${proof.value === null ? '' : `, value ${proof.value}`}\n       path ${proof.path.join(' ')}\n`,
     );
 }
+
+/** How far the file goes, and what it alone cannot show. */
+const extent = ({ decisions, finished }: AuditVerdict): string =>
+  finished
+    ? `whole: ${decisions} decisions, the last of which closed the sale`
+    : `so far: ${decisions} decisions of a sale that had not closed; hold it against a checkpoint that the shop showed (--checkpoint)`;
 
 function toWire(
   verdict: AuditVerdict,

@@ -69,6 +69,21 @@ function reseal(lines: readonly string[]): string {
   return `${text}${JSON.stringify(['end', body.length, digest])}\n`;
 }
 
+/** The forger states the checkpoint of what is left. */
+function stated(lines: readonly string[]): string[] {
+  const at = lines.findIndex((line) => line.startsWith('["h"'));
+  const own = verifyDraw(reseal(lines)).checkpoint;
+  return lines.map((line, index) => (index === at ? JSON.stringify(['h', own]) : line));
+}
+
+/** Only what the last decision that is left had taken in. */
+function withoutChangesAfter(lines: readonly string[]): string[] {
+  const last = lines.findLast((line) => line.startsWith('["e"'))!;
+  const { seen } = (JSON.parse(last) as [string, { seen: number }])[1];
+  let changes = 0;
+  return lines.filter((line) => !line.startsWith('["c"') || (changes += 1) <= seen);
+}
+
 const linesOf = (text: string): string[] => text.trimEnd().split('\n');
 const kindOf = (line: string): string => line.slice(0, 4);
 
@@ -227,6 +242,55 @@ describe.each(['draw', 'weighted', 'fifo', 'quota', 'lottery'] as const)(
       expect(verifyDraw(reseal(lines)).holds, 'control: nothing changed').toBe(true);
     });
 
+    test('whole lines cut off at the end, the digest made anew: known from what the shop had shown', () => {
+      const known = verifyDraw(text).checkpoint;
+      expect(known).toBe(world.state.checkpoint);
+      const lines = linesOf(text);
+      const body = lines.slice(1, -1);
+      const ofKind = (kind: string): number[] =>
+        body.flatMap((line, at) => (line.startsWith(`["${kind}"`) ? [at + 1] : []));
+      const kinds = { p: ofKind('p'), c: ofKind('c'), e: ofKind('e') };
+      const late = kinds.p.slice(121);
+      const cut = (places: readonly number[], least: number): fc.Arbitrary<readonly number[]> =>
+        fc
+          .integer({ min: least, max: places.length })
+          .map((n) => (n === 0 ? [] : places.slice(-n)));
+      const cuts = fc
+        .tuple(cut(kinds.c, 0), cut(kinds.e.slice(2), 0), cut(late, 0))
+        .map((each) => new Set(each.flat()))
+        .filter((gone) => gone.size > 0);
+      fc.assert(
+        fc.property(cuts, (gone) => {
+          const kept = lines.filter((_, at) => !gone.has(at));
+          const alone = verifyDraw(reseal(stated(kept)));
+          // What passes for a file of an earlier instant, alone, does not against the checkpoint.
+          expect(alone.checkpoint).not.toBe(known);
+          const forged = verifyDraw(reseal(stated(kept)), { checkpoint: known });
+          expect(forged.holds, `${[...gone].join(' ')}`).toBe(false);
+        }),
+        { numRuns: 60 },
+      );
+      expect(verifyDraw(text, { checkpoint: known }).holds, 'control: nothing cut').toBe(true);
+      // Without that knowledge an earlier instant is what it seems: the reason for the checkpoint.
+      const earlier = lines.filter((_, at) => at !== kinds.e.at(-1));
+      const trimmed = withoutChangesAfter(earlier);
+      expect(verifyDraw(reseal(stated(trimmed))).problems).toEqual([]);
+    });
+
+    test('every checkpoint that was ever shown is in the file, and no other', () => {
+      const shown = new Set(world.published.flatMap(({ checkpoint }) => checkpoint));
+      expect(shown.size).toBeGreaterThan(10);
+      for (const checkpoint of shown) {
+        expect(verifyDraw(text, { checkpoint }).problems, checkpoint).toEqual([]);
+      }
+      const last = [...shown].at(-1)!;
+      const other = last.replace(/.$/, (one) => (one === '0' ? '1' : '0'));
+      expect(verifyDraw(text, { checkpoint: other }).problems[0]?.what).toMatch(/checkpoint/);
+      const ahead = last.replace(/^\d+/, (n) => `${Number(n) + 1}`);
+      expect(verifyDraw(text, { checkpoint: ahead }).problems[0]?.what).toBe('the end of the file');
+      expect(verifyDraw(text, { checkpoint: 'nonsense' }).holds).toBe(false);
+    });
+
     test('one entry can be shown to be in the tree, at its place', () => {
       const [first] = linesOf(text)
         .filter((line) => kindOf(line) === '["p"')
@@ -256,6 +320,41 @@ test('without a named beacon the audit says which guarantee holds', async () => 
   await w.joinMany('p', 10);
   await w.open();
   expect(verifyDraw(await auditOf(w))).toMatchObject({ holds: true, guarantee: 'commitment_only' });
+});
+
+test('a sale that has closed says so, and a file without that is not whole', async () => {
+  const w = await RoomWorld.started({ stock: 3 });
+  await w.joinMany('p', 10);
+  await w.open();
+  await w.join('late');
+  await w.run(1_000);
+  const running = await auditOf(w);
+  expect(verifyDraw(running)).toMatchObject({ holds: true, finished: false });
+  await w.world.advance(w.activity.closesAtMs - w.world.wallMs());
+  // Whoever leads then writes it once, a second leader does not write it again.
+  await w.loop.runOnce();
+  w.loop = w.newLoop();
+  await w.run(1_000);
+  const whole = await auditOf(w);
+  const nowMs = w.activity.closesAtMs + 120_000;
+  expect(verifyDraw(whole, { nowMs })).toMatchObject({ holds: true, finished: true });
+  expect(whole.match(/"e":"over"/g)).toHaveLength(1);
+
+  // Any of its last lines gone, and everything else made to fit.
+  const lines = linesOf(whole);
+  const last = lines.findIndex((line) => line.includes('"e":"over"'));
+  for (let gone = 1; gone <= 3; gone += 1) {
+    const kept = lines.filter((_, at) => at <= last - gone || at > last);
+    const forged = verifyDraw(reseal(stated(withoutChangesAfter(kept))), { nowMs });
+    expect(forged.problems.map(({ what }) => what)).toContain('the decision that closes the sale');
+  }
+  const withoutLate = lines.filter((_, at) => at !== 11);
+  expect(lines[11]).toMatch(/^\["p"/);
+  expect(verifyDraw(reseal(stated(withoutLate)), { nowMs }).problems[0]?.what).toBe(
+    'late arrivals',
+  );
+  // Made while the sale ran, looked at after it: no longer the whole story.
+  expect(verifyDraw(running, { nowMs }).holds).toBe(false);
 });
 
 test('an empty lobby is an audit too', async () => {

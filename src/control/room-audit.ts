@@ -9,6 +9,7 @@ import {
   participantLine,
 } from '../core/room/audit-format.ts';
 import { fromHex, toHex } from '../core/room/bytes.ts';
+import { CheckpointLog } from '../core/room/checkpoint.ts';
 import { commitmentOf } from '../core/room/draw.ts';
 import type { RoomParticipant } from '../core/room/lobby-draw.ts';
 import { RoomModel } from '../core/room/model.ts';
@@ -54,19 +55,32 @@ export async function* auditLines(
   };
   yield line(JSON.stringify(auditHeader(activity, drawn.mode, commitments)));
 
+  const checkpoint = new CheckpointLog();
   for await (const entry of participants(store, activityId, Infinity)) {
+    if (entry.sequence >= closed.lobbySize) checkpoint.late(entry);
     yield line(participantLine(entry));
   }
+  let decided = 0;
+  const decideUpTo = (taken: number): void => {
+    for (; decided < events.length; decided += 1) {
+      const event = events[decided];
+      if (event === undefined || event.seen > taken) return;
+      checkpoint.decision(event);
+    }
+  };
   const left = new Set<number>();
   for (let from = 0; from < seen; ) {
     const page = await store.changes(activityId, from, Math.min(pageSize, seen - from));
     if (page.length === 0) throw new Error(`changes of room "${activityId}" end at ${from}`);
     for (const change of page) {
       if (change.kind === 'left' && from < drawn.seen) left.add(change.sequence);
+      decideUpTo(from);
+      checkpoint.change(change);
       from += 1;
       yield line(changeLine(change));
     }
   }
+  decideUpTo(seen);
   for (const event of events) yield line(eventLine(event));
 
   for (const [lane, sequences] of await orderOf(store, activity, { secret, drawn, closed, left })) {
@@ -75,6 +89,7 @@ export async function* auditLines(
     }
   }
   yield line(JSON.stringify(['s', toHex(secret)]));
+  yield line(JSON.stringify(['h', checkpoint.text]));
   yield `${JSON.stringify(['end', lines, digest.digest('hex')])}\n`;
 }
 

@@ -251,7 +251,17 @@ class OpenRoom {
         this.model.window.note(wavePeople(wave), clock.monoUs() / 1000);
       }
     }
+    await this.#closeBooks();
     this.publish();
+  }
+
+  /** Once a sale has closed, its log says so: a file that ends before that is not whole. */
+  async #closeBooks(): Promise<void> {
+    const { model } = this;
+    const closed = phaseAt(model.activity, this.#nowMs()) === 'closed';
+    if (!closed || !model.drawn || model.decided.over) return;
+    const { lateCount: late, lateRoot } = model.checkpoint;
+    await this.decide({ e: 'over', late, lateRoot });
   }
 
   async bypass(

@@ -134,6 +134,8 @@ export interface PublicRoom {
   /** Hex SHA-256 of the draw's secret; null where nothing is drawn. */
   readonly commitment: string | null;
   readonly beacon?: string;
+  /** Binds what was decided so far; absent before the lobby has closed. */
+  readonly checkpoint?: string;
 }
 
 /** Payments as the gateway sees them. Rejects with the stores' errors. */

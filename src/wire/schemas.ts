@@ -253,6 +253,12 @@ export const ActivityBody = Type.Object(
         mode: Type.String(),
         commitment: nullable(Type.String()),
         beacon: Type.Optional(Type.String()),
+        checkpoint: Type.Optional(
+          Type.String({
+            description:
+              'binds what was decided so far: decisions, late arrivals and a digest; note it, and the audit must contain it',
+          }),
+        ),
       },
       closed,
     ),

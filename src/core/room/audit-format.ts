@@ -12,12 +12,13 @@ import type { RoomChange } from './model.ts';
  *     ["e", {…}]                             what control decided, in order
  *     ["o", lane, [sequence, …]]             the drawn order of the lobby
  *     ["s", secret]                          the secret behind the commitment
+ *     ["h", checkpoint]                      what the shop showed when these were all the decisions
  *     ["end", lines, SHA-256]                over every byte before
  *
  * It names no person: entry ids are MACs under a key of which only the commitment is here.
  */
 export const auditKind = 'sluice-draw-audit';
-export const auditVersion = 1;
+export const auditVersion = 2;
 
 /** Sequences on one order line. */
 export const orderLineLength = 500;
@@ -35,6 +36,8 @@ export interface AuditHeader {
   readonly pass_life_ms: number;
   readonly claim_window_ms: number;
   readonly lottery_places: number | null;
+  /** From here on a whole file ends with the decision that closed the sale. */
+  readonly closes_at_ms: number;
 }
 
 export function auditHeader(
@@ -54,6 +57,7 @@ export function auditHeader(
     pass_life_ms: activity.room.passLifeMs,
     claim_window_ms: activity.room.claimWindowMs,
     lottery_places: activity.room.lotteryPlaces ?? null,
+    closes_at_ms: activity.closesAtMs,
   };
 }
 
@@ -66,7 +70,7 @@ export function activityOf(header: AuditHeader): Activity {
     activityVersion: header.activity_version,
     lobbyOpensAtMs: 0,
     opensAtMs: 0,
-    closesAtMs: Infinity,
+    closesAtMs: header.closes_at_ms,
     timeZone: 'UTC',
     skus: [],
     room: {
@@ -128,6 +132,7 @@ export type AuditLine =
   | { readonly line: 'e'; readonly event: RoomEvent }
   | { readonly line: 'o'; readonly lane: string; readonly sequences: readonly number[] }
   | { readonly line: 's'; readonly secret: string }
+  | { readonly line: 'h'; readonly checkpoint: string }
   | { readonly line: 'end'; readonly lines: number; readonly digest: string };
 
 export function parseAuditLine(text: string): AuditLine | undefined {
@@ -157,6 +162,10 @@ export function parseAuditLine(text: string): AuditLine | undefined {
     case 's': {
       const [secret] = rest;
       return typeof secret === 'string' ? { line, secret } : undefined;
+    }
+    case 'h': {
+      const [checkpoint] = rest;
+      return typeof checkpoint === 'string' ? { line, checkpoint } : undefined;
     }
     case 'end': {
       const [lines, digest] = rest;

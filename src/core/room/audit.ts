@@ -1,29 +1,21 @@
-import { fromHex, toHex, utf8 } from './bytes.ts';
+import { fromHex, toHex } from './bytes.ts';
 import { commitmentOf, participantLeaf } from './draw.ts';
-import { activityOf, auditKind, auditVersion, parseAuditLine } from './audit-format.ts';
+import { checkpointText, parseCheckpoint } from './checkpoint.ts';
+import { activityOf } from './audit-format.ts';
 import type { AuditHeader } from './audit-format.ts';
+import { parseAudit, problemsMax, readHeader, short } from './audit-parse.ts';
+import type { AuditProblem, ParsedAudit } from './audit-parse.ts';
 import { wavePeople } from './events.ts';
 import type { RoomEvent, WaveEvent } from './events.ts';
 import type { LaneModel, LanePicker } from './lane-model.ts';
 import type { RoomParticipant } from './lobby-draw.ts';
 import { inclusionPath, leafHash, MerkleLog } from './merkle.ts';
 import { RoomModel } from './model.ts';
-import type { RoomChange } from './model.ts';
-import { RunningSha256 } from './sha256.ts';
 
 /**
  * Checks an audit file with nothing but the file: commitments, root, draw values, order, every wave's
  * exact people, bypasses and rates. A fault is told with its line.
  */
-
-/** Something that does not hold, and where. */
-export interface AuditProblem {
-  /** From 1; 0 for the file as a whole. */
-  readonly line: number;
-  readonly what: string;
-  readonly found: string;
-  readonly expected: string;
-}
 
 export interface AuditVerdict {
   readonly holds: boolean;
@@ -36,6 +28,11 @@ export interface AuditVerdict {
   readonly released: number;
   readonly bypassed: number;
   readonly rateChanges: number;
+  readonly decisions: number;
+  /** The file goes up to the closing of the sale. One that does not is of an earlier instant. */
+  readonly finished: boolean;
+  /** What the shop showed when these were all the decisions. */
+  readonly checkpoint: string;
   /** Which guarantee this draw has. */
   readonly guarantee: 'beacon' | 'commitment_only' | 'order_of_arrival' | 'none';
   readonly root: string;
@@ -54,25 +51,21 @@ export interface InclusionProof {
   readonly place: number | null;
 }
 
-const problemsMax = 20;
-
-/** Everything in a file, by line number. */
-interface Parsed {
-  readonly header: AuditHeader | undefined;
-  readonly participants: readonly RoomParticipant[];
-  readonly participantLines: readonly number[];
-  readonly changes: readonly RoomChange[];
-  readonly events: readonly { readonly event: RoomEvent; readonly line: number }[];
-  readonly order: ReadonlyMap<string, { readonly sequence: number; readonly line: number }[]>;
-  readonly secret: string | undefined;
-  readonly secretLine: number;
-  readonly problems: AuditProblem[];
+/** What a checker knows beside the file. Without it, a file that was cut short can pass for an older one. */
+export interface AuditKnowledge {
+  /** A checkpoint that the shop showed at some time: the file must contain what it binds. */
+  readonly checkpoint?: string;
+  /** Now: once the sale has closed, a whole file says so. */
+  readonly nowMs?: number;
 }
 
-export function verifyDraw(text: string): AuditVerdict {
-  const parsed = parse(text);
+/** After its closing a room is given so long to write that down, ms. */
+const closingGraceMs = 60_000;
+
+export function verifyDraw(text: string, knowledge: AuditKnowledge = {}): AuditVerdict {
+  const parsed = parseAudit(text);
   const { header, problems } = parsed;
-  const checked = header === undefined ? undefined : new Checker(parsed, header).run();
+  const checked = header === undefined ? undefined : new Checker(parsed, header, knowledge).run();
   return {
     holds: problems.length === 0,
     problems: problems.slice(0, problemsMax),
@@ -83,6 +76,9 @@ export function verifyDraw(text: string): AuditVerdict {
     released: checked?.released ?? 0,
     bypassed: checked?.bypassed ?? 0,
     rateChanges: checked?.rateChanges ?? 0,
+    decisions: parsed.events.length,
+    finished: checked?.finished ?? false,
+    checkpoint: checked?.checkpoint ?? '',
     guarantee: checked?.guarantee ?? 'none',
     root: checked?.root ?? '',
   };
@@ -90,7 +86,7 @@ export function verifyDraw(text: string): AuditVerdict {
 
 /** The proof that an entry is in the lobby's tree, and its value and place; undefined if it is not. */
 export function inclusionProof(text: string, entryId: string): InclusionProof | undefined {
-  const { header, participants, events, order, secret } = parse(text);
+  const { header, participants, events, order, secret } = parseAudit(text);
   const closed = events.find(({ event }) => event.e === 'closed')?.event;
   const drawn = events.find(({ event }) => event.e === 'drawn')?.event;
   if (header === undefined || closed?.e !== 'closed') return undefined;
@@ -127,105 +123,8 @@ export function inclusionProof(text: string, entryId: string): InclusionProof | 
   };
 }
 
-function parse(text: string): Parsed {
-  const problems: AuditProblem[] = [];
-  const fault = (line: number, what: string, found: string, expected: string): void => {
-    if (problems.length < problemsMax) problems.push({ line, what, found, expected });
-  };
-  const participants: RoomParticipant[] = [];
-  const participantLines: number[] = [];
-  const changes: RoomChange[] = [];
-  const events: { event: RoomEvent; line: number }[] = [];
-  const order = new Map<string, { sequence: number; line: number }[]>();
-  let header: AuditHeader | undefined;
-  let secret: string | undefined;
-  let secretLine = 0;
-  let ended = false;
-  const digest = new RunningSha256();
-  let number = 0;
-  for (let from = 0; from < text.length; ) {
-    const newline = text.indexOf('\n', from);
-    const end = newline < 0 ? text.length : newline;
-    const line = text.slice(from, end);
-    from = end + 1;
-    number += 1;
-    if (ended) {
-      fault(number, 'a line after the end', short(line), 'nothing');
-      break;
-    }
-    if (number === 1) {
-      header = readHeader(line);
-      if (header === undefined) fault(1, 'header', short(line), `${auditKind} ${auditVersion}`);
-      digest.update(utf8(`${line}\n`));
-      continue;
-    }
-    const read = parseAuditLine(line);
-    if (read?.line === 'end') {
-      ended = true;
-      const seen = toHex(digest.digest());
-      if (read.lines !== number - 1) {
-        fault(number, 'number of lines', String(number - 1), String(read.lines));
-      }
-      if (read.digest !== seen) fault(number, 'digest of the file', seen, short(read.digest));
-      if (newline < 0 || line !== JSON.stringify(['end', read.lines, read.digest])) {
-        fault(number, 'spelling of the last line', short(line), 'as it was written');
-      }
-      continue;
-    }
-    digest.update(utf8(`${line}\n`));
-    if (read === undefined) {
-      fault(number, 'a line that is none of an audit', short(line), 'p, c, e, o, s or end');
-    } else if (read.line === 'p') {
-      participants.push({ ...read.entry, sequence: participants.length });
-      participantLines.push(number);
-    } else if (read.line === 'c') {
-      const change = read.change((sequence) => participants[sequence]?.entryId);
-      if (change === undefined) fault(number, 'a change of an entry', short(line), 'a known one');
-      else changes.push(change);
-    } else if (read.line === 'e') events.push({ event: read.event, line: number });
-    else if (read.line === 'o') {
-      const known = order.get(read.lane) ?? [];
-      for (const sequence of read.sequences) known.push({ sequence, line: number });
-      order.set(read.lane, known);
-    } else {
-      secret = read.secret;
-      secretLine = number;
-    }
-  }
-  if (!ended) fault(number, 'end of the file', 'it stops here', 'a last line with the digest');
-  return {
-    header,
-    participants,
-    participantLines,
-    changes,
-    events,
-    order,
-    secret,
-    secretLine,
-    problems,
-  };
-}
-
-function readHeader(line: string): AuditHeader | undefined {
-  let value: Partial<AuditHeader>;
-  try {
-    value = JSON.parse(line) as Partial<AuditHeader>;
-  } catch {
-    return undefined;
-  }
-  if (value === null || typeof value !== 'object') return undefined;
-  if (value.kind !== auditKind || value.version !== auditVersion) return undefined;
-  const texts = [value.activity_id, value.mode, value.commitment, value.entry_commitment];
-  if (texts.some((each) => typeof each !== 'string')) return undefined;
-  const counts = [value.activity_version, value.pass_life_ms, value.claim_window_ms];
-  if (counts.some((each) => typeof each !== 'number')) return undefined;
-  return value as AuditHeader;
-}
-
-const short = (text: string): string => (text.length > 80 ? `${text.slice(0, 77)}…` : text);
-
 class Checker {
-  readonly #parsed: Parsed;
+  readonly #parsed: ParsedAudit;
   readonly #header: AuditHeader;
   readonly #model: RoomModel;
   #released = 0;
@@ -235,18 +134,25 @@ class Checker {
   #lobby = 0;
   #root = '';
   #beacon = '';
+  readonly #knowledge: AuditKnowledge;
+  /** Digest over the decisions up to the one that the known checkpoint names. */
+  #headThen: Uint8Array | undefined;
 
-  constructor(parsed: Parsed, header: AuditHeader) {
+  constructor(parsed: ParsedAudit, header: AuditHeader, knowledge: AuditKnowledge) {
     this.#parsed = parsed;
     this.#header = header;
+    this.#knowledge = knowledge;
     this.#model = new RoomModel(activityOf(header), {
       secret: fromHex(parsed.secret ?? '') ?? new Uint8Array(0),
       commitment: header.commitment,
       entryCommitment: header.entry_commitment,
     });
+    if (parseCheckpoint(knowledge.checkpoint ?? '')?.decisions === 0) {
+      this.#headThen = this.#model.checkpoint.head;
+    }
   }
 
-  run(): Omit<AuditVerdict, 'holds' | 'problems' | 'activityId' | 'participants'> {
+  run(): Omit<AuditVerdict, 'holds' | 'problems' | 'activityId' | 'participants' | 'decisions'> {
     this.#checkSecret();
     try {
       for (const { event, line } of this.#parsed.events) this.#step(event, line);
@@ -255,6 +161,7 @@ class Checker {
       this.#fault(0, 'the log of decisions', error instanceof Error ? error.message : '', 'a fold');
     }
     if (!this.#model.drawn) this.#fault(0, 'the draw', 'none in this file', 'a drawn order');
+    this.#checkEnd();
     const named = this.#header.beacon_source !== null;
     return {
       lobby: this.#lobby,
@@ -263,6 +170,8 @@ class Checker {
       bypassed: this.#bypassed,
       rateChanges: this.#rateChanges,
       root: this.#root,
+      finished: this.#model.decided.over,
+      checkpoint: this.#model.checkpoint.text,
       guarantee: !this.#model.drawn
         ? 'none'
         : this.#header.mode === 'fifo'
@@ -312,8 +221,74 @@ class Checker {
       }
     }
     if (event.e === 'closed') this.#checkRoot(event.lobbySize, event.root, line);
+    if (event.e === 'over') this.#checkLate(event.late, event.lateRoot, line);
     this.#model.applyEvent(event);
+    const { decisions, head } = this.#model.checkpoint;
+    if (decisions === parseCheckpoint(this.#knowledge.checkpoint ?? '')?.decisions) {
+      this.#headThen = head;
+    }
     if (event.e === 'drawn') this.#checkDraw(event.beacon, event.mode, line);
+  }
+
+  /** That nothing is missing at the end, as far as that can be known: see checkpoint.ts. */
+  #checkEnd(): void {
+    const { checkpoint, checkpointLine, changes, events } = this.#parsed;
+    const own = this.#model.checkpoint.text;
+    if (checkpoint !== own) this.#fault(checkpointLine, 'checkpoint', own, checkpoint ?? 'none');
+    const last = events.at(-1);
+    if (last !== undefined && changes.length > last.event.seen) {
+      const found = `${changes.length} changes of entries`;
+      this.#fault(last.line, 'the last decision', found, `${last.event.seen} taken in by it`);
+    }
+    this.#checkKnown();
+    const closedAtMs = this.#header.closes_at_ms;
+    const { nowMs = -Infinity } = this.#knowledge;
+    if (!this.#model.decided.over && nowMs > closedAtMs + closingGraceMs) {
+      const found = 'none: made before the sale had closed, or its end is missing';
+      const at = new Date(closedAtMs).toISOString();
+      this.#fault(last?.line ?? 0, 'the decision that closes the sale', found, `one, after ${at}`);
+    }
+  }
+
+  #checkKnown(): void {
+    const known = this.#knowledge.checkpoint;
+    if (known === undefined) return;
+    const { participants, events } = this.#parsed;
+    const read = parseCheckpoint(known);
+    if (read === undefined) {
+      this.#fault(0, 'the checkpoint to hold it against', known, 'decisions-late-digest');
+      return;
+    }
+    const late = participants.slice(this.#lobby);
+    if (events.length < read.decisions || late.length < read.late) {
+      const found = `${events.length} decisions and ${late.length} late arrivals`;
+      const expected = `at least ${read.decisions} and ${read.late}: they had been shown`;
+      this.#fault(events.at(-1)?.line ?? 0, 'the end of the file', found, expected);
+      return;
+    }
+    const then =
+      this.#headThen === undefined
+        ? 'none'
+        : checkpointText(
+            read.decisions,
+            read.late,
+            this.#headThen,
+            rootOver(late.slice(0, read.late)),
+          );
+    if (then !== known) {
+      const line = events[read.decisions - 1]?.line ?? 0;
+      this.#fault(line, 'checkpoint that had been shown', then, known);
+    }
+  }
+
+  #checkLate(count: number, root: string, line: number): void {
+    const late = this.#parsed.participants.slice(this.#lobby, this.#lobby + count);
+    if (late.length < count) {
+      this.#fault(line, 'late arrivals', String(late.length), String(count));
+      return;
+    }
+    const seen = toHex(rootOver(late));
+    if (seen !== root) this.#fault(line, 'root over late arrivals', seen, root);
   }
 
   #checkRoot(size: number, root: string, line: number): void {
@@ -414,6 +389,12 @@ class Checker {
       if (wanted !== said) this.#fault(line, `wave ${event.wave}`, said, wanted);
     }
   }
+}
+
+function rootOver(entries: readonly RoomParticipant[]): Uint8Array {
+  const log = new MerkleLog();
+  for (const { entryId, weight } of entries) log.append(participantLeaf(entryId, weight));
+  return log.root();
 }
 
 function takeAll(picker: LanePicker, count: number, again: boolean): boolean {

@@ -44,6 +44,8 @@ export type RoomEventBody =
       readonly entryId: string;
       readonly lane: string;
     } & Reason)
+  /** The sale has closed: how many late arrivals there were, and the root over them. */
+  | { readonly e: 'over'; readonly late: number; readonly lateRoot: string }
   | {
       readonly e: 'rate';
       readonly perSecond: number;

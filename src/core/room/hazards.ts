@@ -12,7 +12,7 @@
  * Three things keep it honest. *Silence at the beginning proves nothing*: it may mean that nobody has
  * been told yet. Until a whole time has passed, something is concluded only once it has been seen to
  * happen, and then to stop. *The day changes*: those of the first minute are there, those of the tenth
- * have closed the page; so what was seen fades with time. *A few are only a few*: below some twenty
+ * have closed the page; so what was seen fades with time. *A few are only a few*: below eight
  * people nothing more is forgotten, and the first guess fades as slowly as it is outweighed.
  */
 export const hazardParts = 24;
@@ -24,7 +24,7 @@ const guessWeight = 50;
 /** People remembered in a part at most, so that a first wave of thousands does not outlive its day. */
 const rememberedMax = 200;
 /** Memory fades down to so many people, and no further. */
-const rememberedMin = 20;
+const rememberedMin = 8;
 /** What was seen counts half after this share of the whole time. */
 const fadeShare = 0.1;
 /** It stopped: so many were to be expected at the best rate seen, and at most this share of them came. */

@@ -1,4 +1,5 @@
 import type { Activity, RoomMode } from '../activity.ts';
+import { CheckpointLog } from './checkpoint.ts';
 import { Drawer } from './draw.ts';
 import { fromHex, toHex } from './bytes.ts';
 import { wavePeople } from './events.ts';
@@ -55,6 +56,8 @@ interface Decided {
   orderMode: RoomMode | undefined;
   held: boolean;
   paused: boolean;
+  /** Closed, and nobody let in since. */
+  over: boolean;
   lastWave: number;
   lastWaveAtMs: number;
   /** Sequence → wave. */
@@ -76,6 +79,8 @@ export class RoomModel {
   /** New admissions of the last second. */
   readonly window = new AdmissionWindow();
   readonly rate: RateGovernor;
+  /** What anybody may note of this room's logs while they grow. */
+  readonly checkpoint = new CheckpointLog();
   readonly #lanes = new Map<string, LaneModel>();
   readonly #laneList: LaneModel[] = [];
   /** Which lane each sequence stands in; only where there is more than one. */
@@ -87,6 +92,7 @@ export class RoomModel {
     orderMode: undefined,
     held: false,
     paused: false,
+    over: false,
     lastWave: 0,
     lastWaveAtMs: 0,
     bypassed: new Map(),
@@ -214,6 +220,7 @@ export class RoomModel {
     }
     const lane = this.#laneFor(entry);
     lane.pushLate(entry.sequence);
+    this.checkpoint.late(entry);
     if (this.left.has(entry.sequence)) {
       lane.markGone(lane.positionOf(1, entry.sequence, entry.entryId));
     }
@@ -224,6 +231,7 @@ export class RoomModel {
   /** `learning` off where an old history is read again: nothing is concluded from it twice. */
   applyChange(change: RoomChange, learning: boolean): void {
     this.#seen += 1;
+    this.checkpoint.change(change);
     const mode: SaleMode = learning ? (this.#signals?.mode ?? 'CLOSED') : 'CLOSED';
     // What was over when it happened is over first, whenever this is read.
     this.book.settle(change.atMs, mode);
@@ -249,6 +257,7 @@ export class RoomModel {
 
   applyEvent(event: RoomEvent): void {
     const decided = this.#decided;
+    this.checkpoint.decision(event);
     // What was over by then is over now too, whenever this is read.
     this.book.settle(event.atMs, this.#signals?.mode ?? 'CLOSED');
     switch (event.e) {
@@ -291,6 +300,9 @@ export class RoomModel {
       case 'resumed':
         decided.paused = false;
         this.#suspendForecasts(event.atMs);
+        return;
+      case 'over':
+        decided.over = true;
         return;
       case 'rate':
         this.rate.startAt(event.perSecond);
@@ -355,6 +367,7 @@ export class RoomModel {
     }
     decided.lastWave = event.wave;
     decided.lastWaveAtMs = atMs;
+    decided.over = false;
     for (const share of event.lanes) {
       const lane = this.#lanes.get(share.lane);
       if (lane === undefined) throw new Error(`wave ${event.wave} names lane "${share.lane}"`);

@@ -26,6 +26,7 @@ export function releaseStateOf(
     paused: decided.paused,
     commitment: secrets.commitment,
     entryCommitment: secrets.entryCommitment,
+    checkpoint: model.checkpoint.text,
     beacon:
       activity.room.beacon === undefined
         ? null

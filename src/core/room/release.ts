@@ -24,6 +24,8 @@ export interface ReleaseState {
   /** Hex SHA-256 of the draw secret and of the entry key. */
   readonly commitment: string;
   readonly entryCommitment: string;
+  /** Binds the decisions so far: see checkpoint.ts. */
+  readonly checkpoint: string;
   /** Named beforehand; its value once known. */
   readonly beacon: { readonly source: string; readonly value: string | null } | null;
   /** The draw, once it is done: hex secret and root, and the beacon's bytes in hex ('' for none). */

@@ -86,6 +86,8 @@ export interface PageActivity {
   readonly commitment: string | null;
   /** Name of the public beacon mixed into the draw, if one was named. */
   readonly beacon?: string;
+  /** Binds what was decided so far; absent before the lobby has closed. */
+  readonly checkpoint?: string;
 }
 
 export type SessionReply =

@@ -228,6 +228,7 @@ function factsOf(sale: PageActivity, page: PageRequest): Readonly<Record<string,
       mode: activity.room.mode,
       commitment: sale.commitment,
       ...(sale.beacon === undefined ? {} : { beacon: sale.beacon }),
+      ...(sale.checkpoint === undefined ? {} : { checkpoint: sale.checkpoint }),
     },
     skus: activity.skus.map((sku) => ({
       sku_id: sku.skuId,

@@ -110,6 +110,8 @@ export const en = {
     'No public beacon is mixed in: the fingerprint stops us from choosing a secret after seeing who joined.',
   commitmentBeacon: (name: string) =>
     `The public value “${name}”, known only after the lobby closes, is mixed in.`,
+  checkpointText:
+    'And this stands for everything decided so far. Note it: the file that is published afterwards must contain it.',
 
   roomTitle: 'Waiting room',
   lobbyHeading: 'You are in the lobby',

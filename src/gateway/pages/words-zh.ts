@@ -99,6 +99,7 @@ export const zh: Words = {
     '抽签的密钥在任何人加入之前就已确定。下面是它的 SHA-256，密钥本身会与结果一同公布。',
   commitmentNoBeacon: '没有混入公共随机信标：这个指纹保证我们不能在看到参加者之后再挑选密钥。',
   commitmentBeacon: (name) => `混入了候场结束后才能知道的公共数值“${name}”。`,
+  checkpointText: '下面这一串代表到目前为止的全部决定。请记下它：之后公布的文件必须与它相符。',
 
   roomTitle: '等候室',
   lobbyHeading: '您已进入候场',

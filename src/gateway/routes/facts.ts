@@ -132,6 +132,7 @@ async function activityFacts(call: Call, activity: Activity): Promise<Facts> {
       mode: activity.room.mode,
       commitment: room.commitment,
       ...(room.beacon === undefined ? {} : { beacon: room.beacon }),
+      ...(room.checkpoint === undefined ? {} : { checkpoint: room.checkpoint }),
     },
     skus: activity.skus.map((sku) => ({
       sku_id: sku.skuId,

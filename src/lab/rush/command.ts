@@ -215,7 +215,7 @@ async function runCrowd(
     monitor.stop();
     crowd.stop();
   }
-  const findings = await lookBack(options, crowd, monitor, office, server, sale, timers);
+  const findings = await lookBack(options, crowd, monitor, office, shop, server, sale, timers);
   shop.close();
   office?.close();
   const cpu = process.cpuUsage(cpuBefore);
@@ -254,6 +254,7 @@ async function lookBack(
   crowd: Crowd,
   monitor: Monitor,
   office: BackOffice | undefined,
+  shop: Asker,
   server: EmbeddedServer | undefined,
   sale: Sale,
   timers: Timers,
@@ -286,7 +287,11 @@ async function lookBack(
       await pause(timers, 250);
     }
     const joined = crowd.people.entered;
-    draw = await attempt('draw', () => checkDraw(office, sale.activityId, sale.commitment, joined));
+    const { activityId, commitment } = sale;
+    draw = await attempt('draw', async () => {
+      const { checkpoint } = await findSale(shop, activityId);
+      return checkDraw(office, activityId, { commitment, checkpoint }, joined);
+    });
     reconciliation = await attempt('reconcile', () => office.findings());
   }
   return {

@@ -8,31 +8,34 @@ export type DrawCheck =
   | { readonly kind: 'wrong'; readonly why: string }
   | { readonly kind: 'none'; readonly why: string };
 
+/** What the shop's pages had said: the commitment before anybody joined, a checkpoint at the end. */
+export interface Published {
+  readonly commitment: string | undefined;
+  readonly checkpoint?: string | undefined;
+}
+
 /**
- * Recomputes the draw from the audit file, and holds the file against what the shop's page had said
- * before anybody joined: an audit with another commitment is the audit of another draw.
+ * Recomputes the draw from the audit file, and holds the file against what the shop's page had said: an
+ * audit with another commitment is the audit of another draw, and one that lacks what the checkpoint
+ * binds has lost its end.
  *
- * @param commitment hex, as published before the crowd came; undefined where none was.
  * @param joined people of this crowd who were let into the room, at the least.
  */
 export async function checkDraw(
   office: BackOffice,
   activityId: string,
-  commitment: string | undefined,
+  published: Published,
   joined: number,
 ): Promise<DrawCheck> {
   const { text, why } = await office.drawAudit(activityId);
   if (text === undefined) return { kind: 'none', why: `there is no audit of a draw (${why})` };
-  return judgeAudit(text, commitment, joined);
+  return judgeAudit(text, published, joined);
 }
 
 /** The part of `checkDraw` that needs no server. */
-export function judgeAudit(
-  text: string,
-  commitment: string | undefined,
-  joined: number,
-): DrawCheck {
-  const verdict = verifyDraw(text);
+export function judgeAudit(text: string, published: Published, joined: number): DrawCheck {
+  const { commitment, checkpoint } = published;
+  const verdict = verifyDraw(text, checkpoint === undefined ? {} : { checkpoint });
   const [problem] = verdict.problems;
   if (!verdict.holds) {
     const place = problem === undefined ? 'somewhere' : `line ${problem.line}: ${problem.what}`;

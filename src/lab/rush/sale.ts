@@ -9,6 +9,8 @@ export interface Sale {
   readonly closesAtMs: number;
   readonly serverTimeMs: number;
   readonly commitment: string | undefined;
+  /** Binds what the room had decided by then. */
+  readonly checkpoint: string | undefined;
   readonly skus: readonly { readonly skuId: string; readonly maxPerPerson: number }[];
 }
 
@@ -55,6 +57,7 @@ function saleOf(body: unknown): Sale {
   const text = (name: string): string => textOf(member(body, name));
   const skus = member(body, 'skus');
   const commitment = member(member(body, 'room'), 'commitment');
+  const checkpoint = member(member(body, 'room'), 'checkpoint');
   return {
     activityId: text('activity_id'),
     phase: text('phase'),
@@ -63,6 +66,7 @@ function saleOf(body: unknown): Sale {
     closesAtMs: Date.parse(text('closes_at')),
     serverTimeMs: Date.parse(text('server_time')),
     commitment: typeof commitment === 'string' ? commitment : undefined,
+    checkpoint: typeof checkpoint === 'string' ? checkpoint : undefined,
     skus: (Array.isArray(skus) ? skus : []).map((sku: unknown) => ({
       skuId: textOf(member(sku, 'sku_id')),
       maxPerPerson: Number(member(sku, 'max_per_person') ?? 1),

@@ -72,6 +72,6 @@ export function orderCard(view: View, sale: PageActivity): Html {
   const rule = w.orderRule[sale.activity.room.mode];
   return html`<section class="card"><h2>${w.orderTitle}</h2><p>${rule}</p>${
     sale.commitment !== null &&
-    html`<details><summary>${w.commitmentTitle}</summary><p>${w.commitmentText}</p><p><code class="digest">${sale.commitment}</code></p><p>${sale.beacon === undefined ? w.commitmentNoBeacon : w.commitmentBeacon(sale.beacon)}</p></details>`
+    html`<details><summary>${w.commitmentTitle}</summary><p>${w.commitmentText}</p><p><code class="digest">${sale.commitment}</code></p><p>${sale.beacon === undefined ? w.commitmentNoBeacon : w.commitmentBeacon(sale.beacon)}</p>${sale.checkpoint !== undefined && html`<p>${w.checkpointText}</p><p><code class="digest">${sale.checkpoint}</code></p>`}</details>`
   }</section>`;
 }
