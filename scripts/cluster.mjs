@@ -3,7 +3,10 @@
 //
 //   npm run cluster                        ports 8080 and 9090, or free ones where those are taken
 //   npm run cluster -- --stock 500 --open-in 10s
+//   npm run cluster -- --standby           the inventory has a replica, which takes over when it dies
 //   npm run sluice -- rush --target cluster --people 2000
+//
+// What dies is started again after a second, as whatever runs such processes on the day would do it.
 //
 // Where it runs is written to a file that `--target cluster` reads: sluice-cluster.json in the
 // system's temporary folder, or wherever --state says.
@@ -26,7 +29,14 @@ import { createInterface } from 'node:readline';
 import { fileURLToPath } from 'node:url';
 import { parseArgs } from 'node:util';
 import { buildAll, newestSourceMs, stampFile } from './build.mjs';
-import { freePort, startPostgres, startRedis, stopChild } from './servers.mjs';
+import {
+  freePort,
+  promoteRedis,
+  startPostgres,
+  startRedis,
+  startRedisReplica,
+  stopChild,
+} from './servers.mjs';
 
 const root = join(dirname(fileURLToPath(import.meta.url)), '..');
 const main = join(root, 'dist', 'main.js');
@@ -39,6 +49,7 @@ const { values: options } = parseArgs({
     stock: { type: 'string' },
     workers: { type: 'string', default: '2' },
     gateways: { type: 'string', default: '2' },
+    standby: { type: 'boolean', default: false },
     'no-build': { type: 'boolean', default: false },
   },
 });
@@ -47,6 +58,8 @@ const { values: options } = parseArgs({
 const stopWithinMs = 15_000;
 /** How long one may take until it listens, ms. */
 const startWithinMs = 60_000;
+/** Between the end of a process and the start of the one in its place, ms. */
+const againAfterMs = 1_000;
 
 const stateFile = resolve(options.state);
 const folder = mkdtempSync(join(tmpdir(), 'sluice-cluster-'));
@@ -55,6 +68,10 @@ chmodSync(folder, 0o711);
 /** Everything that runs, in the order of its start: name, child, and how it is asked to stop. */
 const running = [];
 let stopping;
+/** The replica of the inventory that waits for its turn: port and child. */
+let standby;
+/** What others are told of this cluster, once it runs. */
+let state;
 
 function say(text) {
   process.stdout.write(`${text}\n`);
@@ -70,8 +87,13 @@ async function isFree(port) {
 
 const portOr = async (wanted) => ((await isFree(wanted)) ? wanted : freePort());
 
+const pause = (ms) => new Promise((done) => setTimeout(done, ms));
+
 function keep(name, child, signal) {
-  running.push({ name, child, signal });
+  const at = running.findIndex((one) => one.name === name);
+  const one = { name, child, signal };
+  if (at < 0) running.push(one);
+  else running[at] = one;
   // Asked to stop while something was still starting.
   if (stopping !== undefined) child.kill('SIGKILL');
   child.once('exit', (code, how) => {
@@ -79,6 +101,77 @@ function keep(name, child, signal) {
       say(`${name} (process ${child.pid}) ended: ${how ?? `exit code ${code}`}`);
   });
   return child;
+}
+
+/** Starts it, and again whenever it has ended. `start` resolves once it is there, to its child and more. */
+async function keepUp(name, start) {
+  const started = await start();
+  const ended = () => void again(name, start);
+  if (started.child.exitCode !== null || started.child.signalCode !== null) ended();
+  else started.child.once('exit', ended);
+  return started;
+}
+
+async function again(name, start) {
+  for (;;) {
+    await pause(againAfterMs);
+    if (stopping !== undefined) return;
+    try {
+      const { child } = await keepUp(name, start);
+      say(`${name} runs again (process ${child.pid})`);
+      writeState();
+      return;
+    } catch (error) {
+      if (stopping === undefined) say(`${name} does not start: ${error.message}`);
+    }
+  }
+}
+
+async function startServer(name, signal, start) {
+  const started = await start();
+  keep(name, started.child, signal);
+  return started;
+}
+
+/** Where the inventory has a replica, that takes the place of one which died, and gets a replica itself. */
+async function startInventory(port) {
+  const folderOf = () => mkdtempSync(join(folder, 'inventory-'));
+  const name = 'redis-inventory';
+  let server;
+  if (standby === undefined) {
+    server = await startServer(name, 'SIGTERM', () => startRedis(join(folder, 'inventory'), port));
+  } else {
+    const { port: from, child } = standby;
+    standby = undefined;
+    await promoteRedis(from, port);
+    running.splice(
+      running.findIndex((one) => one.child === child),
+      1,
+    );
+    keep(name, child, 'SIGTERM');
+    server = { child, url: `redis://127.0.0.1:${port}` };
+  }
+  if (options.standby) {
+    const ofStandby = await freePort();
+    const { child } = await startServer('redis-standby', 'SIGTERM', () =>
+      startRedisReplica(folderOf(), ofStandby, port),
+    );
+    standby = { port: ofStandby, child };
+  }
+  return server;
+}
+
+/** Whole or not at all, for whoever reads it meanwhile. */
+function writeState() {
+  if (state === undefined || stopping !== undefined) return;
+  const now = {
+    ...state,
+    ...(standby === undefined ? {} : { inventory_standby: `redis://127.0.0.1:${standby.port}` }),
+    processes: Object.fromEntries(running.map(({ name, child }) => [name, child.pid])),
+  };
+  const draft = `${stateFile}.${process.pid}`;
+  writeFileSync(draft, JSON.stringify(now, undefined, 2), { mode: 0o600 });
+  renameSync(draft, stateFile);
 }
 
 /** Starts `sluice up` and waits for the line that says where it listens. */
@@ -107,6 +200,7 @@ async function startSluice(name, flags, environment) {
     return { child, ...JSON.parse(line) };
   }
   clearTimeout(limit);
+  child.kill('SIGKILL');
   throw new Error(`${name} did not come up: ${printed}`);
 }
 
@@ -137,14 +231,18 @@ async function start() {
     await buildAll();
   }
   say('Starting Redis twice, and PostgreSQL …');
+  const ports = [await freePort(), await freePort(), await freePort()];
   const [admission, inventory, orders] = await Promise.all([
-    startRedis(join(folder, 'admission'), await freePort()),
-    startRedis(join(folder, 'inventory'), await freePort()),
-    startPostgres(join(folder, 'orders'), await freePort()),
+    keepUp('redis-admission', () =>
+      startServer('redis-admission', 'SIGTERM', () =>
+        startRedis(join(folder, 'admission'), ports[0]),
+      ),
+    ),
+    keepUp('redis-inventory', () => startInventory(ports[1])),
+    keepUp('postgres', () =>
+      startServer('postgres', 'SIGINT', () => startPostgres(join(folder, 'orders'), ports[2])),
+    ),
   ]);
-  keep('redis-admission', admission.child, 'SIGTERM');
-  keep('redis-inventory', inventory.child, 'SIGTERM');
-  keep('postgres', orders.child, 'SIGINT');
   const environment = {
     SLUICE_ADMISSION: admission.url,
     SLUICE_INVENTORY: inventory.url,
@@ -154,18 +252,21 @@ async function start() {
     SLUICE_ADMIN_PORT: String(await portOr(9090)),
   };
   say('Starting control, workers and gateways …');
-  const control = await startSluice('control', ['--role', 'control'], environment);
+  const control = await keepUp('control', () =>
+    startSluice('control', ['--role', 'control'], environment),
+  );
   await Promise.all(
-    Array.from({ length: Number(options.workers) }, (_, at) =>
-      startSluice(`worker-${at + 1}`, ['--role', 'worker', '--admin-port', '0'], environment),
-    ),
+    Array.from({ length: Number(options.workers) }, (_, at) => {
+      const name = `worker-${at + 1}`;
+      const flags = ['--role', 'worker', '--admin-port', '0'];
+      return keepUp(name, () => startSluice(name, flags, environment));
+    }),
   );
-  const gateways = await startSluice(
-    'gateways',
-    ['--role', 'gateway', ...(options.gateways === '1' ? [] : ['--processes', options.gateways])],
-    environment,
+  const many = options.gateways === '1' ? [] : ['--processes', options.gateways];
+  const gateways = await keepUp('gateways', () =>
+    startSluice('gateways', ['--role', 'gateway', ...many], environment),
   );
-  const state = {
+  state = {
     schema_version: 1,
     pid: process.pid,
     shop: gateways.shop,
@@ -173,13 +274,8 @@ async function start() {
     admin_token_file: join(environment.SLUICE_DATA, 'admin-token'),
     config: resolve(options.config),
     environment,
-    processes: Object.fromEntries(running.map(({ name, child }) => [name, child.pid])),
   };
-  // Whole or not at all, for whoever reads it meanwhile.
-  writeFileSync(`${stateFile}.${process.pid}`, JSON.stringify(state, undefined, 2), {
-    mode: 0o600,
-  });
-  renameSync(`${stateFile}.${process.pid}`, stateFile);
+  writeState();
   say(`
   ● A cluster is running
 

@@ -32,24 +32,35 @@ async function answering(child, ask, what) {
   for (let tries = 0; ; tries += 1) {
     if (child.exitCode !== null) throw new Error(`${what} ended with exit code ${child.exitCode}`);
     if (await ask().catch(() => false)) return;
-    if (tries > 300) throw new Error(`${what} does not answer`);
+    if (tries > 300) {
+      child.kill('SIGKILL');
+      throw new Error(`${what} does not answer`);
+    }
     await pause(100);
   }
 }
 
-function redisAnswers(port) {
+/** One command on a connection of its own; the beginning of the reply as it came. */
+export function redisSay(port, ...words) {
   return new Promise((resolve, reject) => {
-    const socket = connect(port, '127.0.0.1', () => socket.write('PING\r\n'));
+    const parts = words.map((word) => `$${Buffer.byteLength(word)}\r\n${word}\r\n`);
+    const socket = connect(port, '127.0.0.1', () =>
+      socket.write(`*${words.length}\r\n${parts.join('')}`),
+    );
+    socket.setTimeout(2_000, () => socket.destroy(new Error(`no answer to ${words[0]}`)));
     socket.once('error', reject);
+    socket.once('close', () => reject(new Error(`cut off at ${words[0]}`)));
     socket.once('data', (data) => {
+      resolve(data.toString());
       socket.destroy();
-      resolve(data.toString().startsWith('+PONG'));
     });
   });
 }
 
-/** One Redis server; what it answered is with the system before it answers. */
-export async function startRedis(folder, port) {
+const redisAnswers = async (port) => (await redisSay(port, 'PING')).startsWith('+PONG');
+
+/** One Redis server; what it answered is with the system before it answers. `more` are settings. */
+export async function startRedis(folder, port, more = {}) {
   const program = programOf(
     ['/usr/bin/redis-server', '/usr/local/bin/redis-server'],
     'redis-server',
@@ -63,10 +74,16 @@ export async function startRedis(folder, port) {
     appendonly: 'yes',
     appendfsync: 'everysec',
     'maxmemory-policy': 'noeviction',
+    // A replica need not wait for others that might want the same.
+    'repl-diskless-sync-delay': 0,
     // A drill lets it restart, data and all.
     'enable-debug-command': 'local',
+    ...more,
   };
-  const args = Object.entries(settings).flatMap(([name, value]) => [`--${name}`, String(value)]);
+  const args = Object.entries(settings).flatMap(([name, value]) => [
+    `--${name}`,
+    ...(value === '' ? [''] : String(value).split(' ')),
+  ]);
   const child = spawn(program, args, { cwd: folder, stdio: 'ignore', detached: true });
   await answering(child, () => redisAnswers(port), `redis-server on port ${port}`);
   return { child, url: `redis://127.0.0.1:${port}` };
@@ -89,7 +106,26 @@ function unprivileged() {
   );
 }
 
-/** One PostgreSQL server with an empty database. */
+/** A server that follows the one on port `of`, in step with it. */
+export async function startRedisReplica(folder, port, of) {
+  const started = await startRedis(folder, port, { replicaof: `127.0.0.1 ${of}` });
+  const inStep = async () =>
+    (await redisSay(port, 'INFO', 'replication')).includes('master_link_status:up');
+  await answering(started.child, inStep, `the replica on port ${port}`);
+  return started;
+}
+
+/** A replica takes the place, and the port, of a server that is gone: as behind a name that is moved. */
+export async function promoteRedis(from, to) {
+  await redisSay(from, 'REPLICAOF', 'NO', 'ONE');
+  for (let tries = 0; ; tries += 1) {
+    if ((await redisSay(from, 'CONFIG', 'SET', 'port', String(to))).startsWith('+OK')) return;
+    if (tries > 100) throw new Error(`port ${to} does not become free`);
+    await pause(50);
+  }
+}
+
+/** One PostgreSQL server with an empty database, or with what is in the folder from before. */
 export async function startPostgres(folder, port) {
   const base = '/usr/lib/postgresql';
   const versions = existsSync(base)
@@ -108,10 +144,12 @@ export async function startPostgres(folder, port) {
   const data = join(folder, 'data');
   const asUser = { ...user, cwd: folder, env: { PATH: process.env.PATH, LC_ALL: 'C' } };
   const making = ['-D', data, '-U', 'sluice', '-A', 'trust', '-E', 'UTF8', '--no-sync'];
-  execFileSync(join(bin, '..', 'initdb'), making, {
-    ...asUser,
-    stdio: ['ignore', 'ignore', 'inherit'],
-  });
+  const isNew = !existsSync(join(data, 'PG_VERSION'));
+  if (isNew)
+    execFileSync(join(bin, '..', 'initdb'), making, {
+      ...asUser,
+      stdio: ['ignore', 'ignore', 'inherit'],
+    });
   const settings = {
     listen_addresses: '127.0.0.1',
     port,
@@ -135,7 +173,7 @@ export async function startPostgres(folder, port) {
     }
   };
   await answering(child, () => ask('SELECT 1'), `PostgreSQL on port ${port}`);
-  await ask('CREATE DATABASE sluice');
+  if (isNew) await ask('CREATE DATABASE sluice');
   return { child, url: `postgres://sluice@127.0.0.1:${port}/sluice` };
 }
 

@@ -11,6 +11,8 @@ export interface LocalCluster {
   /** Its configuration file, and the variables that it was read with. */
   readonly config: string;
   readonly environment: Readonly<Record<string, string>>;
+  /** The replica of the inventory's server that takes over when that dies, where there is one. */
+  readonly inventoryStandby?: string;
   /** Process ids by name. */
   readonly processes: Readonly<Record<string, number>>;
 }
@@ -58,6 +60,9 @@ export function findLocalCluster(file = join(tmpdir(), stateFile)): LocalCluster
       config: typeof member('config') === 'string' ? read('config') : '',
       environment: table<string>('environment', 'string'),
       processes: table<number>('processes', 'number'),
+      ...(typeof member('inventory_standby') === 'string'
+        ? { inventoryStandby: read('inventory_standby') }
+        : {}),
     };
   } catch (error) {
     if (error instanceof UsageError) throw error;

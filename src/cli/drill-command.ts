@@ -34,14 +34,18 @@ export async function drill(
     return exitOk;
   }
   const chosen = chosenBy(name);
-  const cluster = findLocalCluster(environment['SLUICE_CLUSTER_STATE'] || undefined);
+  const find = (): LocalCluster =>
+    findLocalCluster(environment['SLUICE_CLUSTER_STATE'] || undefined);
+  const cluster = find();
   const site = new Site({
     ...placesOf(cluster),
     ...saleOf(cluster, options.activity),
     shop: cluster.shop,
     operator: cluster.operator,
     adminToken: cluster.adminToken,
-    processes: cluster.processes,
+    // What was killed by a drill may run again, as another process, before the next one.
+    processes: () => find().processes,
+    inventoryStandbyUrl: () => find().inventoryStandby,
     clock: systemClock,
     timers: systemTimers,
     random: systemRandom,

@@ -7,23 +7,19 @@ import {
   failOver,
   inventoryPort,
   redisSays,
-  replicaOf,
   stockKey,
   taken,
 } from '../support/cluster-crowd.ts';
 import { type RunningCluster, startCluster, until } from '../support/running-cluster.ts';
-import type { RedisServer } from '../support/servers/redis.ts';
 
 /**
  * A deployment of many processes on real Redis and PostgreSQL, as `npm run cluster` starts it, with a
  * crowd at its door, while parts of it are killed, frozen, or forget.
  */
 let cluster: RunningCluster | undefined;
-const replicas: RedisServer[] = [];
 afterEach(async () => {
   await cluster?.stop();
   cluster = undefined;
-  for (const replica of replicas.splice(0)) await replica.stop();
 });
 
 /** Everything in one sale; or, in the long run, a crowd of twenty thousand for each. */
@@ -31,22 +27,35 @@ const long = process.env['SLUICE_LONG'] === '1';
 const size = long
   ? { people: 20_000, over: '40s', stock: 2_000, opensIn: '45s' }
   : { people: 90, over: '3s', stock: 100, opensIn: '4s' };
-const sales = long
+interface Sale {
+  readonly what: string;
+  readonly kill?: boolean;
+  readonly forget?: boolean;
+  readonly restart?: boolean;
+}
+const sales: readonly Sale[] = long
   ? [
-      { what: 'nothing', kill: false, forget: false },
-      { what: 'a gateway, a worker and connections', kill: true, forget: false },
-      { what: 'the last second of the inventory', kill: false, forget: true },
+      { what: 'nothing' },
+      { what: 'a gateway, a worker and connections', kill: true },
+      { what: 'the last second of the inventory', forget: true },
+      { what: 'PostgreSQL', restart: true },
     ]
-  : [{ what: 'a gateway, a worker, connections, and the last second', kill: true, forget: true }];
+  : [
+      {
+        what: 'a gateway, a worker, connections, PostgreSQL, and the last second',
+        kill: true,
+        forget: true,
+        restart: true,
+      },
+    ];
 
 describe('a cluster', () => {
   test.each(sales)(
     'sells to a crowd, and in mid-sale loses $what',
-    async ({ kill, forget }) => {
-      cluster = await startCluster('--stock', String(size.stock), '--open-in', size.opensIn);
+    async ({ kill = false, forget = false, restart = false }) => {
+      const sizes = ['--stock', String(size.stock), '--open-in', size.opensIn];
+      cluster = await startCluster(...sizes, ...(forget ? ['--standby'] : []));
       const running = cluster;
-      const replica = forget ? await replicaOf(running) : undefined;
-      if (replica !== undefined) replicas.push(replica);
       const ran = crowd(running, size.people, size.over);
       const isTaken = (share: number): Promise<void> =>
         until(`${share} is taken`, async () => (await taken(running)) >= size.stock * share);
@@ -62,9 +71,16 @@ describe('a cluster', () => {
           return after.length === 2 && !after.includes(before[0] ?? 0);
         });
       }
-      if (replica !== undefined) {
+      if (restart) {
+        await isTaken(0.15);
+        // All of it, and started again.
+        const before = running.processes['postgres'];
+        process.kill(before ?? 0, 'SIGINT');
+        await until('PostgreSQL runs again', () => running.processes['postgres'] !== before);
+      }
+      if (forget) {
         await isTaken(0.2);
-        await failOver(running, replica);
+        await failOver(running);
         await until('it is rebuilt as a new generation', async () => {
           const reply = await redisSays(inventoryPort(running), 'HGET', stockKey, 'gen');
           return reply.trim().endsWith('2');

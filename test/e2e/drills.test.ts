@@ -17,7 +17,7 @@ const long = process.env['SLUICE_LONG'] === '1';
 let cluster: RunningCluster;
 let site: Site;
 beforeAll(async () => {
-  cluster = await startCluster('--open-in', '1s', '--workers', '1');
+  cluster = await startCluster('--open-in', '1s', '--workers', '1', ...(long ? ['--standby'] : []));
   const place = (name: string): string => cluster.environment[name] ?? '';
   site = new Site({
     shop: cluster.shop,
@@ -26,7 +26,7 @@ beforeAll(async () => {
     admissionUrl: place('SLUICE_ADMISSION'),
     inventoryUrl: place('SLUICE_INVENTORY'),
     ordersUrl: place('SLUICE_ORDERS'),
-    processes: cluster.processes,
+    processes: () => cluster.processes,
     activityId: activity,
     skuId: 'quay',
     prefix: 'sluice',

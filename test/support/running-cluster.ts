@@ -13,10 +13,13 @@ interface ClusterState {
   readonly config: string;
   readonly environment: Readonly<Record<string, string>>;
   readonly processes: Readonly<Record<string, number>>;
+  readonly inventory_standby?: string;
 }
 
-/** A whole deployment, started by the project's own script, whose parts a test may kill. */
+/** A whole deployment, started by the project's own script, whose parts a test may kill; it starts them again. */
 export interface RunningCluster extends ClusterState {
+  /** The replica that takes the inventory's place when that dies, where there is one now. */
+  readonly standby: string | undefined;
   /** Where all of this is written. */
   readonly stateFile: string;
   readonly adminToken: string;
@@ -86,16 +89,23 @@ export async function startClusterWith(
     }
     await sleep(50);
   }
-  const state = JSON.parse(readFileSync(stateFile, 'utf8')) as ClusterState;
+  const stateNow = (): ClusterState => JSON.parse(readFileSync(stateFile, 'utf8')) as ClusterState;
+  const state = stateNow();
   const adminToken = readFileSync(state.admin_token_file, 'utf8').trim();
   return {
     ...state,
+    get processes() {
+      return stateNow().processes;
+    },
+    get standby() {
+      return stateNow().inventory_standby;
+    },
     stateFile,
     adminToken,
     get said() {
       return said;
     },
-    gateways: () => childrenOf(state.processes['gateways'] ?? 0),
+    gateways: () => childrenOf(stateNow().processes['gateways'] ?? 0),
     admin: async (path, body, operator = state.operator) => {
       const response = await fetch(`${operator}${path}`, {
         method: body === undefined ? 'GET' : 'POST',

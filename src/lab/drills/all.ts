@@ -1,5 +1,6 @@
 import { ignoreRetryAfter } from './crowd.ts';
 import type { Drill } from './drill.ts';
+import { cutInventory, databaseRestart, inventoryFailover, killWorker } from './losses.ts';
 import { killGateway, staleControl } from './processes.ts';
 import {
   brokerRestart,
@@ -22,5 +23,9 @@ export const drills: readonly Drill[] = [
   databaseCrash,
   killGateway,
   staleControl,
+  cutInventory,
+  killWorker,
+  databaseRestart,
   brokerRestart,
+  inventoryFailover,
 ];

@@ -2,6 +2,7 @@ import { describe, expect, test } from 'vitest';
 import { drills } from './all.ts';
 import { ignoreRetryAfter } from './crowd.ts';
 import { type Drill, DrillCannotRunError, runDrill } from './drill.ts';
+import { cutInventory, databaseRestart, inventoryFailover, killWorker } from './losses.ts';
 import { killGateway, staleControl } from './processes.ts';
 import type { Site } from './site.ts';
 import {
@@ -28,6 +29,12 @@ const slowedBadly = {
   'says that it failed': { meanwhile: 'REJECTED' },
   'says an order that is not there': { meanwhile: 'ORDERED' },
   'forgets it': { orderedMs: undefined },
+};
+const lost = { crowd: true, orderedMs: 90, replacedMs: 1_400, residual: 0 };
+const lostBadly = {
+  'sells no more': { orderedMs: undefined },
+  'replaces nobody': { replacedMs: undefined },
+  'loses requests': { residual: 3 },
 };
 const answered = { polls: 70, wrong: 0 };
 const nobodyAsked = { 'asks nobody': { polls: 0 }, 'leaves a poll unanswered': { wrong: 1 } };
@@ -90,6 +97,31 @@ const controls = [
       ...nobodyAsked,
       'lets people in by guess': { letIn: true },
       'does not come back': { backMs: undefined },
+    },
+  ),
+  controlOf(killWorker, lost, lostBadly),
+  controlOf(databaseRestart, lost, lostBadly),
+  controlOf(
+    cutInventory,
+    { crowd: false, cuts: 60, orderedMs: 900 },
+    { 'sells no more': { orderedMs: undefined }, 'was never cut off': { cuts: 0 } },
+  ),
+  controlOf(
+    inventoryFailover,
+    {
+      crowd: true,
+      forgotten: 30,
+      generations: [1, 2],
+      rebuiltMs: 1_800,
+      orderedMs: 300,
+      balanced: true,
+    },
+    {
+      'forgot nothing': { forgotten: 0 },
+      'goes on with what it has left': { generations: [1, 1] },
+      'is never rebuilt': { rebuiltMs: undefined },
+      'stays paused': { orderedMs: undefined },
+      'sells twice': { balanced: false },
     },
   ),
   controlOf(

@@ -17,8 +17,10 @@ export interface SiteParts {
   readonly admissionUrl: string;
   readonly inventoryUrl: string;
   readonly ordersUrl: string;
-  /** Ids by name: `control`, `worker-1`, `gateways`, … */
-  readonly processes: Readonly<Record<string, number>>;
+  /** Ids by name, as they are now: `control`, `worker-1`, `gateways`, … */
+  readonly processes: () => Readonly<Record<string, number>>;
+  /** The replica that takes over when the inventory's server dies, where there is one. */
+  readonly inventoryStandbyUrl?: () => string | undefined;
   readonly activityId: string;
   readonly skuId: string;
   /** First part of every key in Redis. */
@@ -127,14 +129,14 @@ export class Site {
   }
 
   pid(name: string): number {
-    const pid = this.parts.processes[name];
+    const pid = this.parts.processes()[name];
     if (pid === undefined) throw new DrillCannotRunError(`there is no process "${name}" here`);
     return pid;
   }
 
   /** Processes behind the shop's port, as they are now. */
   gateways(): readonly number[] {
-    const parent = this.parts.processes['gateways'];
+    const parent = this.parts.processes()['gateways'];
     if (parent === undefined) return [];
     let text: string;
     try {
@@ -215,7 +217,12 @@ export class Site {
       });
       if (!known) throw new Error(`request ${requestId} has no outcome`);
       if (orderId === '') return;
-      const cancelled = await visitor.cancel(orderId);
+      // What was broken may not be whole yet: "not now" is asked again.
+      let cancelled = await visitor.cancel(orderId);
+      await this.within(20_000, async () => {
+        if (cancelled.status >= 500) cancelled = await visitor.cancel(orderId);
+        return cancelled.status < 500;
+      });
       if (cancelled.status !== 200) throw new Error(`order ${orderId}: ${said(cancelled)}`);
     });
     return {

@@ -210,7 +210,7 @@ async function runCrowd(
     progress.say('The crowd has gone; asking what became of every request …');
     closeDoors(crowd);
     await sweep(crowd, timers, patience.sweepMs);
-    await monitor.look();
+    await monitor.lastLooks(timers);
   } finally {
     monitor.stop();
     crowd.stop();

@@ -7,8 +7,13 @@ import type { Witness } from './witness.ts';
 
 /** How long a sold-out flag may outlive a reopening: its time to live, and the second it takes to heal. */
 const flagMayLagMs = 3_000;
-/** How old the epoch that anybody may read may be. */
-const boardMayLagMs = 1_500;
+/**
+ * How old the epoch that anybody may read may be: a second, or five where the shop is overloaded, which
+ * nobody outside can be sure of; and the time it takes to read it.
+ */
+const boardMayLagMs = 6_000;
+/** Between two looks. */
+const lookEveryMs = 500;
 
 /**
  * An onlooker beside the crowd: twice a second it reads what anybody may read (availability and its
@@ -51,7 +56,7 @@ export class Monitor {
   }
 
   start(timers: Timers): void {
-    this.#timer = timers.every(500, () => {
+    this.#timer = timers.every(lookEveryMs, () => {
       // A slow answer delays the next look; looks never pile up.
       if (this.#busy) return;
       this.#busy = true;
@@ -63,6 +68,23 @@ export class Monitor {
 
   stop(): void {
     this.#timer?.cancel();
+  }
+
+  /**
+   * Looks until every "sold out" that somebody was told can be judged: at once where the epoch is sold
+   * out, after some seconds where it looks open. Never rejects.
+   */
+  async lastLooks(timers: Timers): Promise<void> {
+    const endMs = this.#now() + 2 * boardMayLagMs;
+    await this.look();
+    while (
+      this.#openEpoch !== undefined &&
+      this.#witness.soldOutsWaiting > 0 &&
+      this.#now() < endMs
+    ) {
+      await new Promise<void>((resolve) => void timers.after(lookEveryMs, resolve));
+      await this.look();
+    }
   }
 
   /** One look at everything. Never rejects. */

@@ -174,6 +174,11 @@ export class Witness {
     return this.#soldOuts.splice(0, later < 0 ? this.#soldOuts.length : later);
   }
 
+  /** Answers "sold out" that nobody has taken yet. */
+  get soldOutsWaiting(): number {
+    return this.#soldOuts.length;
+  }
+
   /** The store forgot this reservation and said so: what it reserves next is another one, rightly. */
   lost(request: RequestTrace): void {
     if (request.reservationId !== undefined) this.#reservationOf.delete(request.reservationId);
