@@ -87,6 +87,7 @@ const cyclesPerStateStep = 10;
  */
 export class OverloadLoop {
   readonly slots: Readonly<Record<Resource, InflightSlots>>;
+  readonly #allSlots: readonly InflightSlots[];
   readonly #settings: OverloadSettings;
   readonly #board: SignalBoard<SignalName>;
   readonly #budget = new PriorityBudget();
@@ -127,6 +128,7 @@ export class OverloadLoop {
       payment: slotsOf('payment'),
       admin: slotsOf('admin'),
     };
+    this.#allSlots = Object.values(this.slots);
   }
 
   start(timers: Timers): void {
@@ -150,7 +152,7 @@ export class OverloadLoop {
     });
     // Of this window: what is smoothed would go on shrinking limits long after the cause has gone.
     const wait = this.#reading.queueWaitMs ?? this.#reading.loopDelayMs;
-    for (const slots of Object.values(this.slots)) slots.tick(wait, innerPeriodMs);
+    for (const slots of this.#allSlots) slots.tick(wait, innerPeriodMs);
     this.#window += 1;
     if (this.#window % cyclesPerStateStep === 0) this.#stepState(nowMs);
     this.#share = budgetShare(this.#state, this.#board.worst()?.pressure, nowMs);

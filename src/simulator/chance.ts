@@ -2,35 +2,35 @@ import type { Random } from '../ports/random.ts';
 
 /** xoshiro128** (Blackman and Vigna), seeded by a string hash: small, fast, the same everywhere. */
 export class SeededRandom implements Random {
-  readonly #state: Uint32Array;
   readonly #seed: string;
+  #a: number;
+  #b: number;
+  #c: number;
+  #d: number;
 
   constructor(seed: string) {
     this.#seed = seed;
-    this.#state = new Uint32Array(4);
-    let hash = 2166136261;
-    for (let word = 0; word < 4; word += 1) {
-      for (const char of `${seed}#${word}`) hash = Math.imul(hash ^ char.charCodeAt(0), 16777619);
-      this.#state[word] = hash >>> 0 || 1;
-    }
+    // FNV-1a over the seed and the number of the word, one hash going on into the next.
+    let hash = mixed(2166136261, `${seed}#0`);
+    this.#a = hash | 0 || 1;
+    hash = mixed(hash, `${seed}#1`);
+    this.#b = hash | 0 || 1;
+    hash = mixed(hash, `${seed}#2`);
+    this.#c = hash | 0 || 1;
+    hash = mixed(hash, `${seed}#3`);
+    this.#d = hash | 0 || 1;
   }
 
   #next(): number {
-    const s = this.#state;
-    const a = s[0] ?? 0;
-    const b = s[1] ?? 0;
-    const c = s[2] ?? 0;
-    const d = s[3] ?? 0;
-    const product = Math.imul(b, 5);
+    const product = Math.imul(this.#b, 5);
     const result = Math.imul((product << 7) | (product >>> 25), 9) >>> 0;
-    const t = b << 9;
-    s[2] = c ^ a;
-    s[3] = d ^ b;
-    s[1] = b ^ (s[2] ?? 0);
-    s[0] = a ^ (s[3] ?? 0);
-    s[2] = (s[2] ?? 0) ^ t;
-    const last = s[3] ?? 0;
-    s[3] = (last << 11) | (last >>> 21);
+    const t = this.#b << 9;
+    const c = this.#c ^ this.#a;
+    const d = this.#d ^ this.#b;
+    this.#b ^= c;
+    this.#a ^= d;
+    this.#c = c ^ t;
+    this.#d = (d << 11) | (d >>> 21);
     return result;
   }
 
@@ -49,4 +49,12 @@ export class SeededRandom implements Random {
   fork(label: string): SeededRandom {
     return new SeededRandom(`${this.#seed}/${label}`);
   }
+}
+
+function mixed(from: number, text: string): number {
+  let hash = from;
+  for (let at = 0; at < text.length; at += 1) {
+    hash = Math.imul(hash ^ text.charCodeAt(at), 16777619);
+  }
+  return hash;
 }

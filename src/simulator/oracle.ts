@@ -8,6 +8,7 @@ import type { ReserveReply } from '../ports/inventory-store.ts';
 import type { ReconcileReport } from '../workers/reconciliation.ts';
 import type { BudgetStore } from '../ports/budget-store.ts';
 import { BudgetWatch } from './budget-watch.ts';
+import { methodsOf } from './calls.ts';
 import { OrderWatch } from './order-watch.ts';
 import { StockWatch } from './stock-watch.ts';
 import type { SimProcess } from './process.ts';
@@ -218,13 +219,19 @@ export class Oracle {
         this.room.saved(given[0] as string, given[1] as string, value as boolean);
         return;
       default:
-        if (port === 'orders' || port === 'payments') this.#ordersTouched = true;
+        // Who only asks changes nothing.
+        if ((port === 'orders' || port === 'payments') && changing.has(method)) {
+          this.#ordersTouched = true;
+        }
     }
   }
 
   /** After every event. Throws the first violation. */
   look(): void {
-    if (this.stock.look()) this.#anyTouched = true;
+    if (this.stock.look()) {
+      this.#anyTouched = true;
+      this.#ordersTouched = true;
+    }
     if (this.#ordersTouched) this.orders.look();
     this.#lookAtProcesses();
     if (this.#ledgers.size > 0) this.#lookAtLedgers();
@@ -246,7 +253,7 @@ export class Oracle {
         if (epoch !== undefined) this.#lookAtFlag(process, sku, epoch);
       }
     }
-    this.check(leaders <= 1, 'one leader', () => `${leaders} processes lead at once`);
+    if (leaders > 1) this.fail('one leader', `${leaders} processes lead at once`);
   }
 
   /** Only a higher epoch replaces another, in one life of a process. */
@@ -299,6 +306,11 @@ export class Oracle {
     this.states.add(state);
   }
 }
+
+/** What changes orders or money. */
+const changing: ReadonlySet<string> = new Set(
+  (['orders', 'payments', 'audit'] as const).flatMap((port) => methodsOf[port].writes),
+);
 
 export function isPortFailure(error: unknown): boolean {
   return error instanceof UnavailableError || error instanceof OutcomeUnknownError;

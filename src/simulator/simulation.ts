@@ -129,8 +129,8 @@ async function live(world: World): Promise<void> {
     wellUs,
     () =>
       operator.idle &&
-      processes.every(isWell) &&
-      buyers.every(({ ending }) => ending !== undefined),
+      buyers.every(({ ending }) => ending !== undefined) &&
+      processes.every(isWell),
   );
   for (const process of processes) {
     world.oracle.check(

@@ -47,10 +47,19 @@ export interface WorstSignal {
 /** Intervals without a measurement after which a signal is `no data`. */
 export const staleIntervals = 3;
 
+interface Kept<Name> {
+  readonly name: Name;
+  value: number | undefined;
+  /** Intervals since it was last measured. */
+  silent: number;
+}
+
 /** All signals of one instance, fed once per interval. */
 export class SignalBoard<Name extends string> {
   readonly #marks: Readonly<Record<Name, SignalMarks>>;
-  readonly #values = new Map<Name, { value: number | undefined; silent: number }>();
+  readonly #values = new Map<Name, Kept<Name>>();
+  /** The same, for going over all of them ten times a second. */
+  readonly #all: readonly Kept<Name>[];
 
   constructor(marks: Readonly<Record<Name, SignalMarks>>) {
     this.#marks = marks;
@@ -61,16 +70,20 @@ export class SignalBoard<Name extends string> {
           `signal "${name}": high mark ${high} is not above low mark ${low}; allowed: high > low`,
         );
       }
-      this.#values.set(name, { value: undefined, silent: staleIntervals });
+      this.#values.set(name, { name, value: undefined, silent: staleIntervals });
     }
+    this.#all = [...this.#values.values()];
   }
 
   /** One interval's measurements; a name left out had no data. O(number of signals). */
   feed(measured: Partial<Readonly<Record<Name, number>>>): void {
-    for (const [name, kept] of this.#values) {
-      const fresh = measured[name];
-      if (fresh === undefined || !Number.isFinite(fresh)) kept.silent += 1;
-      else kept.silent = 0;
+    for (const kept of this.#all) {
+      const fresh = measured[kept.name];
+      if (fresh === undefined || !Number.isFinite(fresh)) {
+        kept.silent += 1;
+        continue;
+      }
+      kept.silent = 0;
       kept.value = smooth(kept.value, fresh);
     }
   }
@@ -83,9 +96,8 @@ export class SignalBoard<Name extends string> {
   /** The worst pressure and whose it is; `undefined` when no signal has data. */
   worst(): WorstSignal | undefined {
     let worst: WorstSignal | undefined;
-    for (const name of this.#values.keys()) {
-      const value = this.value(name);
-      if (value === undefined) continue;
+    for (const { name, value, silent } of this.#all) {
+      if (value === undefined || silent >= staleIntervals) continue;
       const here = pressure(value, this.#marks[name]);
       if (worst === undefined || here > worst.pressure) worst = { name, pressure: here };
     }

@@ -1,14 +1,17 @@
 import { fromBase64Url, toBase64Url } from './bytes.ts';
 
 /**
- * A set of places in the participant log: one bit each, in chunks that exist only where a bit is set.
- * A room of a million costs at most 123 KiB, however many are in the set.
+ * A set of places in the participant log: one bit each, in chunks that exist only where a bit is set,
+ * and reach only as far as they must. A room of a million costs at most 124 KiB, however many are in the
+ * set; one of a few dozen costs as many bytes.
  *
  * Why not a Bloom filter: a false positive would tell somebody who never left that they have. At this
  * size exactness costs no more.
  */
 const chunkBits = 16;
 const chunkBytes = 1 << (chunkBits - 3);
+/** A chunk begins with so many bytes, and doubles up to `chunkBytes`. */
+const chunkBytesFirst = 32;
 /** Characters of a chunk that is written whole. */
 const wholeChars = Math.ceil((chunkBytes * 8) / 6);
 
@@ -61,7 +64,7 @@ export class SequenceSet {
     for (let at = 0; at < this.#chunks.length; at += 1) {
       const chunk = this.#chunks[at];
       if (chunk === undefined) continue;
-      for (let byte = 0; byte < chunkBytes; byte += 1) {
+      for (let byte = 0; byte < chunk.length; byte += 1) {
         const bits = chunk[byte] ?? 0;
         if (bits === 0) continue;
         for (let bit = 0; bit < 8; bit += 1) {
@@ -78,7 +81,7 @@ export class SequenceSet {
       if (chunk === undefined) return;
       const inside: number[] = [];
       let before = -1;
-      for (let byte = 0; byte < chunkBytes; byte += 1) {
+      for (let byte = 0; byte < chunk.length; byte += 1) {
         const bits = chunk[byte] ?? 0;
         if (bits === 0) continue;
         for (let place = byte * 8; place < byte * 8 + 8; place += 1) {
@@ -89,7 +92,8 @@ export class SequenceSet {
       }
       if (inside.length === 0) return;
       const listed = inside.map((gap) => gap.toString(36)).join('.');
-      parts.push(`${at}${listed.length < wholeChars ? `:${listed}` : `=${toBase64Url(chunk)}`}`);
+      const short = listed.length < wholeChars;
+      parts.push(`${at}${short ? `:${listed}` : `=${toBase64Url(resized(chunk, chunkBytes))}`}`);
     });
     return parts.join(' ');
   }
@@ -123,13 +127,22 @@ export class SequenceSet {
 
   #flip(sequence: number): void {
     const at = sequence >>> chunkBits;
+    const byte = (sequence >>> 3) & (chunkBytes - 1);
     let chunk = this.#chunks[at];
-    if (chunk === undefined || this.#shared.has(at)) {
-      chunk = chunk === undefined ? new Uint8Array(chunkBytes) : chunk.slice();
+    if (chunk === undefined || byte >= chunk.length || this.#shared.has(at)) {
+      let length = chunk?.length ?? chunkBytesFirst;
+      while (length <= byte) length *= 2;
+      chunk = chunk === undefined ? new Uint8Array(length) : resized(chunk, length);
       this.#chunks[at] = chunk;
       this.#shared.delete(at);
     }
-    const byte = (sequence >>> 3) & (chunkBytes - 1);
     chunk[byte] = (chunk[byte] ?? 0) ^ (1 << (sequence & 7));
   }
+}
+
+/** A copy that is as long, or longer by zeros. */
+function resized(bytes: Uint8Array, length: number): Uint8Array {
+  const copy = new Uint8Array(length);
+  copy.set(bytes);
+  return copy;
 }
