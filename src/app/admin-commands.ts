@@ -2,7 +2,8 @@ import type { AdminCommand } from '../control/admin/deps.ts';
 import type { Activity, SkuKey } from '../core/activity.ts';
 import { idPattern } from '../core/bounds.ts';
 import type { Reconciliation, ReconcileReport } from '../workers/reconciliation.ts';
-import { lastsMaxMs, opensInMaxMs } from './rehearsals.ts';
+import { lastsMaxMs, opensInMaxMs, rehearsedChallenges } from './rehearsals.ts';
+import type { RehearsedChallenge } from './rehearsals.ts';
 import { type RoomActs, roomCommands } from './room-commands.ts';
 
 /** What the command line asks of a running server beside the console's own actions. */
@@ -13,7 +14,13 @@ export interface AdminCommandsParts {
   readonly rebuild: (sku: SkuKey, who: string, why: string) => Promise<void>;
   readonly rooms: RoomActs;
   /** Makes a copy of a sale that opens so long from now. @throws RangeError for what is not allowed */
-  readonly rehearse: (activityId: string, opensInMs: number, lastsMs: number) => Promise<Activity>;
+  readonly rehearse: (activityId: string, plan: RehearsalPlan) => Promise<Activity>;
+}
+
+interface RehearsalPlan {
+  readonly opensInMs: number;
+  readonly lastsMs: number;
+  readonly challenge: RehearsedChallenge;
 }
 
 export function adminCommands(parts: AdminCommandsParts): readonly AdminCommand[] {
@@ -63,6 +70,8 @@ export function adminCommands(parts: AdminCommandsParts): readonly AdminCommand[
           rehearsal_of: copy.rehearsalOf,
           opens_at: iso(copy.opensAtMs),
           closes_at: iso(copy.closesAtMs),
+          ...(copy.room.challenge === undefined ? {} : { challenge: copy.room.challenge.kind }),
+          ...(copy.room.beacon === undefined ? {} : { beacon: copy.room.beacon }),
         };
       },
     },
@@ -70,12 +79,14 @@ export function adminCommands(parts: AdminCommandsParts): readonly AdminCommand[
   ];
 }
 
-/** Which sale, and when: `{activity_id, opens_in_ms?, lasts_ms?}`. */
-function rehearsalOf(input: unknown): [string, number, number] {
+/** Which sale, when, and what is asked: `{activity_id, opens_in_ms?, lasts_ms?, challenge?}`. */
+function rehearsalOf(input: unknown): [string, RehearsalPlan] {
   const given = (input ?? {}) as Readonly<Record<string, unknown>>;
   for (const name of Object.keys(given)) {
-    if (!['activity_id', 'opens_in_ms', 'lasts_ms', 'reason'].includes(name)) {
-      throw new RangeError(`found "${name}"; allowed: activity_id, opens_in_ms, lasts_ms`);
+    if (!['activity_id', 'opens_in_ms', 'lasts_ms', 'challenge', 'reason'].includes(name)) {
+      throw new RangeError(
+        `found "${name}"; allowed: activity_id, opens_in_ms, lasts_ms, challenge`,
+      );
     }
   }
   const { activity_id: activityId } = given;
@@ -90,10 +101,19 @@ function rehearsalOf(input: unknown): [string, number, number] {
     }
     throw new RangeError(`${name}: found ${JSON.stringify(value)}; allowed: ${low} to ${high}`);
   };
+  const wanted = given['challenge'] ?? 'full';
+  const challenge = rehearsedChallenges.find((known) => known === wanted);
+  if (challenge === undefined) {
+    const allowed = rehearsedChallenges.join(', ');
+    throw new RangeError(`challenge: found ${JSON.stringify(wanted)}; allowed: ${allowed}`);
+  }
   return [
     activityId,
-    span('opens_in_ms', 0, opensInMaxMs, 60_000),
-    span('lasts_ms', 10_000, lastsMaxMs, 600_000),
+    {
+      opensInMs: span('opens_in_ms', 0, opensInMaxMs, 60_000),
+      lastsMs: span('lasts_ms', 10_000, lastsMaxMs, 600_000),
+      challenge,
+    },
   ];
 }
 

@@ -11,7 +11,7 @@ import {
 } from './rehearsals.ts';
 
 const nowMs = 1_800_000_000_000;
-const times = { opensInMs: 60_000, lastsMs: 600_000 };
+const times = { opensInMs: 60_000, lastsMs: 600_000, challenge: 'full' } as const;
 const concert: Activity = {
   ...new RoomWorld().activity,
   revision: 7,
@@ -49,8 +49,26 @@ describe('rehearsals', () => {
       skus: concert.skus,
     });
     expect(copy.room).toMatchObject({ mode: 'draw', maxActive: 77 });
-    expect(copy.room).not.toHaveProperty('challenge');
-    expect(copy.room).not.toHaveProperty('beacon');
+    expect(copy.room).toMatchObject({ challenge: { kind: 'callback' }, beacon: 'round 9' });
+  });
+
+  test('ask what the sale asks, lighter work, or nothing; what cannot be is refused', async () => {
+    const rehearsals = new Rehearsals(store);
+    const working: Activity = {
+      ...concert,
+      room: { ...concert.room, challenge: { kind: 'proof_of_work', minBits: 14, maxBits: 20 } },
+    };
+    const light = await rehearsals.add(working, { ...times, challenge: 'light' }, nowMs, nothing);
+    expect(light.room.challenge).toEqual({ kind: 'proof_of_work', minBits: 4, maxBits: 10 });
+    const none = await rehearsals.add(concert, { ...times, challenge: 'none' }, nowMs, nothing);
+    expect(none.room).not.toHaveProperty('challenge');
+    expect(none.room.beacon).toBe('round 9');
+    await expect(
+      rehearsals.add(concert, { ...times, challenge: 'light' }, nowMs, nothing),
+    ).rejects.toThrow(/vouched for at another address.*allowed: full, none/);
+    // The sale's challenge was edited since: its rehearsals go on.
+    const [first] = (await new Rehearsals(store).news()) ?? [];
+    expect(rehearsalCopy(concert, first!).room).not.toHaveProperty('challenge');
   });
 
   test('are told once to everyone who asks, and found again after a restart', async () => {

@@ -18,7 +18,18 @@ export interface Rehearsal {
   readonly lobbyOpensAtMs: number;
   readonly opensAtMs: number;
   readonly closesAtMs: number;
+  readonly challenge: RehearsedChallenge;
 }
+
+/**
+ * What people are asked on joining: what the sale asks; the same work, but so little of it that one
+ * machine can do it for a crowd; or nothing.
+ */
+export const rehearsedChallenges = ['full', 'light', 'none'] as const;
+export type RehearsedChallenge = (typeof rehearsedChallenges)[number];
+
+/** Zero bits of light work: at the least, and where the risk is highest. A millisecond, at most. */
+const lightBits = { minBits: 4, maxBits: 10 } as const;
 
 const stateName = 'rehearsals/list';
 
@@ -58,14 +69,23 @@ export class Rehearsals {
 
   /**
    * Adds one. `prepare` brings its stock into the stores before anybody hears of it.
-   * @throws RangeError where there are too many already
+   * @throws RangeError where there are too many already, or light work is wanted of a sale without work
    */
   async add(
     of: Activity,
-    times: { readonly opensInMs: number; readonly lastsMs: number },
+    plan: {
+      readonly opensInMs: number;
+      readonly lastsMs: number;
+      readonly challenge: RehearsedChallenge;
+    },
     nowMs: number,
     prepare: (copy: Activity) => Promise<void>,
   ): Promise<Activity> {
+    if (plan.challenge === 'light' && of.room.challenge?.kind === 'callback') {
+      throw new RangeError(
+        'challenge: found "light"; this sale has people vouched for at another address, and there is no lighter kind of that; allowed: full, none',
+      );
+    }
     for (let attempt = 0; attempt < attemptsMax; attempt += 1) {
       const stored = await this.#store.loadState(stateName);
       const { made, rehearsals } = stored === undefined ? nothing : read(stored.value);
@@ -74,13 +94,14 @@ export class Rehearsals {
         const ids = kept.map(({ activityId }) => activityId).join(', ');
         throw new RangeError(`found ${ids}; allowed are ${rehearsalsMax} rehearsals at a time`);
       }
-      const opensAtMs = nowMs + times.opensInMs;
+      const opensAtMs = nowMs + plan.opensInMs;
       const rehearsal = {
         activityId: `${of.activityId.slice(0, idKept)}-rehearsal-${made + 1}`,
         of: of.activityId,
         lobbyOpensAtMs: nowMs,
         opensAtMs,
-        closesAtMs: opensAtMs + times.lastsMs,
+        closesAtMs: opensAtMs + plan.lastsMs,
+        challenge: plan.challenge,
       };
       const copy = rehearsalCopy(of, rehearsal);
       await prepare(copy);
@@ -99,11 +120,13 @@ export function isOver({ closesAtMs }: Pick<Rehearsal, 'closesAtMs'>, nowMs: num
 }
 
 /**
- * The sale as it is, at other times. No challenge: a crowd out of one machine could not do the work
- * of ten thousand phones. No beacon: it is not known at the rehearsal's time.
+ * The sale as it is, at other times. A beacon that it names is waited for here too: whoever rehearses
+ * announces a value, as on the day.
  */
 export function rehearsalCopy(of: Activity, rehearsal: Rehearsal): Activity {
-  const { challenge: _challenge, beacon: _beacon, ...room } = of.room;
+  const { challenge: asked, ...others } = of.room;
+  const rehearsed = challengeOf(asked, rehearsal.challenge);
+  const room = { ...others, ...(rehearsed === undefined ? {} : { challenge: rehearsed }) };
   const { activityId, lobbyOpensAtMs, opensAtMs, closesAtMs } = rehearsal;
   return {
     ...of,
@@ -118,12 +141,28 @@ export function rehearsalCopy(of: Activity, rehearsal: Rehearsal): Activity {
   };
 }
 
+/** Where the sale's challenge became another since, there is no light one: then none. */
+function challengeOf(
+  asked: Activity['room']['challenge'],
+  rehearsed: RehearsedChallenge,
+): Activity['room']['challenge'] {
+  if (asked === undefined || rehearsed === 'none') return undefined;
+  if (rehearsed === 'full') return asked;
+  return asked.kind === 'callback' ? undefined : { ...asked, ...lightBits };
+}
+
 function read(value: string): Stored {
   const stored = JSON.parse(value) as Partial<Stored>;
-  const { made, rehearsals } = stored;
+  const { made } = stored;
+  // Those of an older program asked nobody anything.
+  const rehearsals = stored.rehearsals?.map((one) => ({
+    ...one,
+    challenge: one.challenge ?? ('none' as const),
+  }));
   const isWhole = (one: Rehearsal): boolean =>
     typeof one.activityId === 'string' &&
     typeof one.of === 'string' &&
+    rehearsedChallenges.includes(one.challenge) &&
     [one.lobbyOpensAtMs, one.opensAtMs, one.closesAtMs].every(Number.isSafeInteger);
   if (!Number.isSafeInteger(made) || !Array.isArray(rehearsals) || !rehearsals.every(isWhole)) {
     throw new Error(`state "${stateName}" is damaged: ${value.slice(0, 200)}`);

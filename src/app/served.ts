@@ -40,19 +40,16 @@ export class ServedActivities implements ActivityDirectory {
   /**
    * A copy of a sale in which a crowd can be run. Served by every process within a second, by this
    * one at once.
-   * @throws RangeError for a sale that is not here, and where there are too many rehearsals
+   * @throws RangeError for a sale that is not here, and for what {@link Rehearsals.add} refuses
    */
-  async rehearse(
-    activityId: string,
-    times: { readonly opensInMs: number; readonly lastsMs: number },
-  ): Promise<Activity> {
+  async rehearse(activityId: string, plan: Parameters<Rehearsals['add']>[1]): Promise<Activity> {
     const { activities, stores, clock } = this.#parts;
     const of = activities.find((one) => one.activityId === activityId);
     if (of === undefined) {
       const ids = activities.map((one) => one.activityId).join(', ');
       throw new RangeError(`activity_id: found "${activityId}"; allowed: ${ids}`);
     }
-    const copy = await this.#rehearsals.add(of, times, clock.wallMs(), async (made) => {
+    const copy = await this.#rehearsals.add(of, plan, clock.wallMs(), async (made) => {
       await prepareStock(stores, [made]);
     });
     await this.hear();

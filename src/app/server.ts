@@ -295,8 +295,7 @@ async function start(
         skus: () => sale.skus(),
         rebuild: (sku, who, why) => sale.rebuild(sku, who, why),
         rooms: sale.rooms,
-        rehearse: (activityId, opensInMs, lastsMs) =>
-          sale.activities.rehearse(activityId, { opensInMs, lastsMs }),
+        rehearse: (activityId, plan) => sale.activities.rehearse(activityId, plan),
       }),
       consoleFolder: webFolder('console'),
     });

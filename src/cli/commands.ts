@@ -226,6 +226,10 @@ function addRehearse(root: Command, surroundings: Surroundings, done: Done): voi
     )
     .option('--opens-in <duration>', 'when it opens; its lobby opens at once (default: 60s)')
     .option('--lasts <duration>', 'how long it is open (default: 10m)')
+    .option(
+      '--challenge <kind>',
+      'what is asked on joining: full, as in the sale; light, work that a crowd can do; none (default: full, with --people light)',
+    )
     .option('--people <n>', 'send a crowd of so many')
     .option('--over <duration>', 'time over which they arrive (default: 10s)')
     .option('--seed <n>', 'the same seed makes the same people')

@@ -47,9 +47,11 @@ export class RequestWriter {
     return this.#text('POST', '/v1/session', this.#from(person), '{}');
   }
 
-  join(person: number, skuId: string): string {
+  /** @param challenge what was asked before, answered */
+  join(person: number, skuId: string, challenge?: string): string {
     const path = `/v1/activities/${this.#activityId}/entries`;
-    return this.#text('POST', path, this.#asUser(person), JSON.stringify({ sku_ids: [skuId] }));
+    const body = { sku_ids: [skuId], ...(challenge === undefined ? {} : { challenge }) };
+    return this.#text('POST', path, this.#asUser(person), JSON.stringify(body));
   }
 
   poll(person: number): string {

@@ -1,3 +1,4 @@
+import { answerWork } from './proof-of-work.ts';
 import type { Standing } from '../../wire/standing.ts';
 import { question } from './dice.ts';
 import { newDossier } from './dossier.ts';
@@ -10,6 +11,9 @@ import type { Body, CrowdCall, Scene } from './scene.ts';
 
 /** Refusals and failures in a row after which a person gives up for good. */
 export const triesMax = 40;
+
+/** Challenges answered one after the other before a person pauses, as after any other refusal. */
+const worksMax = 3;
 
 /** Polls of a bot that ignores what it is told, before it tires. */
 const ignorerPollsMax = 60;
@@ -166,7 +170,22 @@ export class Visitor {
     if ((reply.status === 200 || reply.status === 201) && standing !== undefined) {
       this.#scene.people.keepEntryToken(person, textIn(body, 'entry_token'));
       this.stand(person, standing);
-    } else this.#again(person, reply, 'refused');
+    } else if (textIn(body, 'code') === 'CHALLENGE_REQUIRED') this.#doWork(person, reply, body);
+    else this.#again(person, reply, 'refused');
+  }
+
+  /** What a page does by itself. Whatever else is asked, or more of it, nobody of this crowd can do. */
+  #doWork(person: number, reply: Reply, body: Body): void {
+    const { people, writer } = this.#scene;
+    const answer = answerWork(body);
+    if (answer === undefined) {
+      people.settle(person, 'rejected');
+      return;
+    }
+    people.tries[person] = Math.min(255, (people.tries[person] ?? 0) + 1);
+    if ((people.tries[person] ?? 0) > worksMax) this.#again(person, reply, 'refused');
+    else
+      this.#scene.send('join', person, 0, writer.join(person, this.#scene.skuOf(person), answer));
   }
 
   #pollReplied(person: number, reply: Reply, body: Body): void {
