@@ -109,6 +109,7 @@ export function throughPort<Port extends object>(
   ] as const) {
     for (const name of names) {
       const labels = labelsOf(options.port, name);
+      const observed = `${options.port}.${name}`;
       seen[name] = (...given) =>
         caller.call(labels, changes, async () => {
           const there = real() as Record<string, Method>;
@@ -116,8 +117,7 @@ export function throughPort<Port extends object>(
           if (method === undefined) throw new TypeError(`the port has no ${name}`);
           const value = await method.apply(there, given as unknown[]);
           // What a process has told only itself, and not yet kept, dies with it.
-          if (!local || process.life === life)
-            world.oracle.observe(options.port, name, given, value);
+          if (!local || process.life === life) world.oracle.observe(observed, given, value);
           return value;
         });
     }

@@ -163,10 +163,10 @@ export class Oracle {
     };
   }
 
-  /** What a store has just done and answered, whoever hears of it. */
-  observe(port: string, method: string, given: readonly unknown[], value: unknown): void {
+  /** What a store has just done and answered, whoever hears of it: the port and its method. */
+  observe(call: string, given: readonly unknown[], value: unknown): void {
     this.#anyTouched = true;
-    switch (`${port}.${method}`) {
+    switch (call) {
       case 'inventory.reserve':
         this.stock.reserved(given, value as ReserveReply);
         return;
@@ -183,7 +183,7 @@ export class Oracle {
         this.#rebuilt += 1;
         this.#forgottenAtUs = this.#world.time.nowUs;
         this.#ordersTouched = true;
-        this.edge(`${port} goes on to another generation`);
+        this.edge(`${call.split('.')[0] ?? call} goes on to another generation`);
         return;
       case 'budgets.renew':
         this.budgets.renewed(
@@ -220,9 +220,7 @@ export class Oracle {
         return;
       default:
         // Who only asks changes nothing.
-        if ((port === 'orders' || port === 'payments') && changing.has(method)) {
-          this.#ordersTouched = true;
-        }
+        if (changing.has(call)) this.#ordersTouched = true;
     }
   }
 
@@ -309,7 +307,9 @@ export class Oracle {
 
 /** What changes orders or money. */
 const changing: ReadonlySet<string> = new Set(
-  (['orders', 'payments', 'audit'] as const).flatMap((port) => methodsOf[port].writes),
+  (['orders', 'payments'] as const).flatMap((port) =>
+    methodsOf[port].writes.map((method) => `${port}.${method}`),
+  ),
 );
 
 export function isPortFailure(error: unknown): boolean {
