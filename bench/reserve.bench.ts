@@ -4,6 +4,7 @@ import type { ReserveRequest } from '../src/ports/inventory-store.ts';
 import { RedisLink } from '../src/stores/redis/client.ts';
 import { RedisInventoryStore } from '../src/stores/redis/inventory-store.ts';
 import { Keys } from '../src/stores/redis/keys.ts';
+import { ShardedInventoryStore } from '../src/stores/shards/sharded-inventory.ts';
 import { type RedisServer, startRedis } from '../test/support/servers/redis.ts';
 import {
   isMain,
@@ -37,6 +38,8 @@ import {
  *
  *   throughput   a closed load: so many requests in flight, the next when one is answered
  *   Redis CPU    user and system time of the server from INFO, over the same load
+ *   shards       the closed load again, the SKU in four parts against one, as gateways reserve in it: on
+ *                one server, so it shows what parts cost, not what several servers would give
  *   p99          an open load at a rate that the slower peer can just sustain (60% of what it reached
  *                closed), from when a request was due to when it was answered
  */
@@ -54,6 +57,9 @@ export const largeSize: ReserveSize = {
   openMs: 3_000,
 };
 export const smallSize: ReserveSize = { requests: 1_500, inFlight: 128, rounds: 2, openMs: 200 };
+
+/** Parts of the SKU that are compared. */
+const shardCounts = [1, 4] as const;
 
 /** Gateway processes whose batches meet at the store. */
 const gateways = 2;
@@ -143,6 +149,9 @@ async function measure(
         ?.p99Ms.push(latencies[Math.floor(latencies.length * 0.99)] ?? Number.NaN);
     }
 
+  const parts = await inShards(size, server, link, keys, requests, ++generation);
+  for (const count of parts.held) hash.add(count);
+
   const mine = ours ?? '';
   const roundsOf = (name: string, pick: (of: Measures) => number[]): number[] =>
     pick(measures.get(name) ?? { perSecond: [], cpuUs: [], p99Ms: [] });
@@ -168,6 +177,7 @@ async function measure(
     p99_ratio: ratioTo(Math.min, (m) => m.p99Ms),
     per_s: Math.round(medianOf(mine, (m) => m.perSecond)),
     open_per_s: Math.round(perSecond),
+    shards: parts.report,
     redis: /redis_version:(\S+)/.exec(await server.ask('INFO', 'server'))?.[1],
     client: versionOf('@redis/client'),
     result_hash: hash.hex,
@@ -181,6 +191,58 @@ async function measure(
     report,
     header: ['', 'reservations/s', 'Redis CPU µs each', 'p99 ms at equal load'],
     rows,
+  };
+}
+
+interface InShards {
+  readonly report: Readonly<Record<string, number>>;
+  readonly held: readonly number[];
+}
+
+/** One part against four, in turns, the first round to warm up. */
+async function inShards(
+  { rounds, inFlight }: ReserveSize,
+  server: RedisServer,
+  link: RedisLink,
+  keys: Keys,
+  requests: readonly ReserveRequest[],
+  firstGeneration: number,
+): Promise<InShards> {
+  const perSecond = new Map<number, number[]>(shardCounts.map((shards) => [shards, []]));
+  const cpuUs = new Map<number, number[]>(shardCounts.map((shards) => [shards, []]));
+  const heldEach: number[] = [];
+  let generation = firstGeneration;
+  for (let round = 0; round <= rounds; round += 1)
+    for (const shards of shardCounts) {
+      await server.ask('FLUSHALL', 'SYNC');
+      generation += 1;
+      const store = new ShardedInventoryStore(new RedisInventoryStore(link, keys, systemRandom));
+      const total = requests.length * 2;
+      await store.preload(hotSku, { total, generation, stockEpoch: 0, shards });
+      const before = await cpuUsOf(server);
+      const started = performance.now();
+      await closedLoad(batched(store, gateways, shards), requests, inFlight);
+      const elapsedMs = performance.now() - started;
+      const spentUs = (await cpuUsOf(server)) - before;
+      const held = (await store.mark(hotSku))?.held ?? 0;
+      if (held !== requests.length) throw new Error(`${shards} shards: ${held} held`);
+      heldEach.push(held);
+      if (round === 0) continue;
+      perSecond.get(shards)?.push((requests.length / elapsedMs) * 1_000);
+      cpuUs.get(shards)?.push(spentUs / requests.length);
+    }
+  const [one, four] = shardCounts.map((shards) => perSecond.get(shards) ?? []);
+  const [cpuOne, cpuFour] = shardCounts.map((shards) => cpuUs.get(shards) ?? []);
+  const ratioOf = (those: readonly number[] = [], these: readonly number[] = []): number =>
+    round3(sample(those.map((value, at) => value / (these[at] ?? Number.NaN))).median);
+  return {
+    report: {
+      in_one_per_s: Math.round(sample(one ?? []).median),
+      in_four_per_s: Math.round(sample(four ?? []).median),
+      ratio: ratioOf(four, one),
+      redis_cpu_ratio: ratioOf(cpuFour, cpuOne),
+    },
+    held: heldEach,
   };
 }
 

@@ -10,6 +10,12 @@ test('the small size runs, everybody reserves, and the report has its fields', a
     redis_cpu_ratio: expect.any(Number),
     p99_ratio: expect.any(Number),
     per_s: expect.any(Number),
+    shards: {
+      in_one_per_s: expect.any(Number),
+      in_four_per_s: expect.any(Number),
+      ratio: expect.any(Number),
+      redis_cpu_ratio: expect.any(Number),
+    },
   });
   expect(rows).toHaveLength(3);
 });

@@ -1,8 +1,9 @@
 import { createHash, randomBytes } from 'node:crypto';
 import { readFileSync } from 'node:fs';
 import { systemClock, systemTimers } from '../../src/app/system.ts';
+import { homeShard, reservationIdAt } from '../../src/core/stock/shards.ts';
 import { ReserveBatcher } from '../../src/pipeline/reserve-batcher.ts';
-import type { ReserveRequest } from '../../src/ports/inventory-store.ts';
+import type { InventoryStore, ReserveRequest } from '../../src/ports/inventory-store.ts';
 import type { RedisLink } from '../../src/stores/redis/client.ts';
 import type { RedisInventoryStore } from '../../src/stores/redis/inventory-store.ts';
 import type { Keys } from '../../src/stores/redis/keys.ts';
@@ -28,7 +29,7 @@ export function makeRequests(count: number): ReserveRequest[] {
       nonce: randomBytes(16).toString('base64url'),
       quantity: 1,
       limit: 1,
-      reservationId: `rsv_${randomBytes(16).toString('base64url')}`,
+      reservationId: reservationIdAt(userId, randomBytes(16).toString('base64url')),
       deadlineMs: 1_800_000_000_000,
       activityVersion: 1,
       unitAmountMinor: 9_900,
@@ -37,8 +38,12 @@ export function makeRequests(count: number): ReserveRequest[] {
   });
 }
 
-/** Ours, as gateways use it: one batcher per gateway, one call in flight in each. */
-export function batched(store: RedisInventoryStore, gateways: number): Reserver {
+/** Ours, as gateways use it: one batcher per gateway, one call in flight in each, to each shard. */
+export function batched(
+  store: Pick<InventoryStore, 'reserve'>,
+  gateways: number,
+  shards = 1,
+): Reserver {
   const batchers = Array.from(
     { length: gateways },
     () =>
@@ -48,11 +53,12 @@ export function batched(store: RedisInventoryStore, gateways: number): Reserver 
         monoUs: () => systemClock.monoUs(),
         timers: systemTimers,
         defer: (task) => void setImmediate(task),
+        placeOf: (_sku, { personId }) => homeShard(personId, shards),
       }),
   );
   let turn = 0;
   return {
-    name: 'batch',
+    name: shards === 1 ? 'batch' : `batch, in ${shards} shards`,
     async reserve(request) {
       turn += 1;
       const result = await batchers[turn % gateways]?.add(hotSku, request);

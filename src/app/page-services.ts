@@ -222,7 +222,9 @@ export function pageServices(
       }
     },
     async requestStatus(person, activityId, skuId, requestId) {
-      const known = await deps.status.ask({ activityId, skuId }, person.userId, requestId);
+      const { userId, personId } = person;
+      const sku = { activityId, skuId };
+      const known = await deps.status.ask(sku, userId, requestId, personId);
       switch (known.kind) {
         case 'outcome':
           return pageOutcome(known.outcome, requestId, 'REQUEST_REPLAYED');

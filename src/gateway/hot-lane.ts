@@ -2,7 +2,7 @@ import type { IncomingMessage, ServerResponse } from 'node:http';
 import { idPattern } from '../core/bounds.ts';
 import { type FixedRefusal, type Refusal, refuse } from '../core/decision.ts';
 import type { StandingResult } from '../pipeline/door.ts';
-import type { IdentityResult } from '../pipeline/identity.ts';
+import type { IdentityResult, KnownPerson } from '../pipeline/identity.ts';
 import { limitRefusals } from '../pipeline/limit-refusal.ts';
 import type { StatusResult } from '../pipeline/request-status.ts';
 import type { Verdict } from '../pipeline/stage.ts';
@@ -179,11 +179,11 @@ export class HotLane {
       if (tooMany !== undefined) return personLimits(tooMany);
       const budget = deps.limits.budget(limited);
       if (!(budget instanceof Promise)) {
-        return budget === undefined ? ask(found.userId) : budgetLimits(budget);
+        return budget === undefined ? ask(found) : budgetLimits(budget);
       }
       budget.then(
         (late) => {
-          const refusal = late === undefined ? ask(found.userId) : budgetLimits(late);
+          const refusal = late === undefined ? ask(found) : budgetLimits(late);
           if (refusal !== undefined) leave(refusal);
         },
         (error: unknown) => {
@@ -194,10 +194,10 @@ export class HotLane {
       return undefined;
     };
 
-    const ask = (userId: string): Refusal | undefined => {
+    const ask = ({ userId, personId }: KnownPerson): Refusal | undefined => {
       const slots = deps.health.slots.status;
       if (!slots.tryTake()) return refuse(noStatusSlot, this.#context.spread.busyMs());
-      const asking = deps.status.ask(asked, userId, asked.requestId);
+      const asking = deps.status.ask(asked, userId, asked.requestId, personId);
       // The slot is held as long as the stores really work, the asker only as long as is bearable.
       asking.then(
         (result) => slots.release(result.kind === 'unavailable' ? 'dropped' : 'success'),

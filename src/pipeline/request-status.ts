@@ -66,7 +66,7 @@ export class RequestStatus {
   }
 
   /** Two reads side by side, shared by all who ask the same at the same time. Never rejects. */
-  ask(sku: SkuKey, userId: string, requestId: string): Promise<StatusResult> {
+  ask(sku: SkuKey, userId: string, requestId: string, personId = userId): Promise<StatusResult> {
     const key = keyOf(sku, userId, requestId);
     const flying = this.#asking.get(key);
     if (flying !== undefined) {
@@ -74,16 +74,23 @@ export class RequestStatus {
       return flying.then((said) =>
         said.kind === 'outcome' && said.outcome.state !== 'UNKNOWN'
           ? said
-          : this.#ask(sku, userId, requestId),
+          : this.#ask(sku, userId, requestId, personId),
       );
     }
-    const asking = this.#ask(sku, userId, requestId).finally(() => this.#asking.delete(key));
+    const asking = this.#ask(sku, userId, requestId, personId).finally(() =>
+      this.#asking.delete(key),
+    );
     this.#asking.set(key, asking);
     return asking;
   }
 
-  async #ask(sku: SkuKey, userId: string, requestId: string): Promise<StatusResult> {
-    const known = await this.askStores(sku, userId, requestId);
+  async #ask(
+    sku: SkuKey,
+    userId: string,
+    requestId: string,
+    personId: string,
+  ): Promise<StatusResult> {
+    const known = await this.askStores(sku, userId, requestId, personId);
     return known ?? this.#ofNobody(sku, userId, requestId);
   }
 
@@ -92,9 +99,10 @@ export class RequestStatus {
     sku: SkuKey,
     userId: string,
     requestId: string,
+    personId = userId,
   ): Promise<StatusResult | undefined> {
     const [record, fate] = await Promise.all([
-      this.#read('inventory', () => this.#options.inventory.find(sku, userId, requestId)),
+      this.#read('inventory', () => this.#options.inventory.find(sku, userId, requestId, personId)),
       this.#read('orders', () => this.#options.orders.fateOfRequest(sku, userId, requestId)),
     ]);
     // PostgreSQL's word is final, whatever else did not answer.

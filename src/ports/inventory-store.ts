@@ -57,8 +57,16 @@ export interface InventoryStore {
     nowMs: number,
   ): Promise<ReserveReply>;
 
-  /** What this user's request id reserved, while the store still remembers it. */
-  find(sku: SkuKey, userId: string, requestId: string): Promise<RequestRecord | undefined>;
+  /**
+   * What this user's request id reserved, while the store still remembers it. `personId`, where it is
+   * known, says where to look first; it decides nothing.
+   */
+  find(
+    sku: SkuKey,
+    userId: string,
+    requestId: string,
+    personId?: string,
+  ): Promise<RequestRecord | undefined>;
 
   /**
    * Settles reservations whose fate PostgreSQL has decided. `ordered` keeps the units taken;

@@ -9,7 +9,12 @@ export interface Random {
   fork(label: string): Random;
 }
 
-/** `prefix_` and 128 bits in base64url: unguessable, and unique without asking anybody. */
+/** 128 bits in 22 letters of base64url: unguessable, and unique without asking anybody. */
+export function uniqueText(random: Random): string {
+  return Buffer.from(random.bytes(16)).toString('base64url');
+}
+
+/** `prefix_` and such a text. */
 export function newId(random: Random, prefix: string): string {
-  return `${prefix}_${Buffer.from(random.bytes(16)).toString('base64url')}`;
+  return `${prefix}_${uniqueText(random)}`;
 }

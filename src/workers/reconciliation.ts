@@ -206,7 +206,12 @@ export class Reconciliation {
     const strangers = new Map<string, RequestRecord>();
     for (const order of orders) {
       if (known.has(order.reservationId)) continue;
-      const record = await this.#parts.inventory.find(sku, order.userId, order.requestId);
+      const record = await this.#parts.inventory.find(
+        sku,
+        order.userId,
+        order.requestId,
+        order.personId,
+      );
       if (record !== undefined) strangers.set(order.reservationId, record);
     }
     return strangers;

@@ -6,6 +6,7 @@ import type {
 } from '../../src/ports/inventory-store.ts';
 import type { OrderMessage } from '../../src/ports/order-queue.ts';
 import type { SkuKey } from '../../src/core/activity.ts';
+import { reservationIdAt } from '../../src/core/stock/shards.ts';
 
 /** Requests and keys that read well in a failing test. */
 export const nowMs = 1_800_000_000_000;
@@ -22,6 +23,10 @@ export const stockOf = (total: number, more: Partial<Preload> = {}): Preload => 
 
 let unique = 0;
 
+/** Every other id says where its reservation is at home, as a gateway's do. */
+const idOf = (n: number, personId: string): string =>
+  n % 2 === 0 ? `reservation-${n}` : reservationIdAt(personId, `${n}`.padStart(22, '0'));
+
 /** A request of its own in every respect, but for what `more` says. */
 export function request(more: Partial<ReserveRequest> = {}): ReserveRequest {
   unique += 1;
@@ -34,7 +39,7 @@ export function request(more: Partial<ReserveRequest> = {}): ReserveRequest {
     nonce: `nonce-${unique}`,
     quantity: 1,
     limit: 1,
-    reservationId: `reservation-${unique}`,
+    reservationId: idOf(unique, more.personId ?? userId),
     deadlineMs: nowMs + 60_000,
     activityVersion: 3,
     unitAmountMinor: 4_200,
@@ -49,7 +54,7 @@ export const requests = (count: number, more: Partial<ReserveRequest> = {}): Res
 /** The same intention sent once more, as a client does: other ids made by the gateway are fresh. */
 export function retryOf(first: ReserveRequest): ReserveRequest {
   unique += 1;
-  return { ...first, reservationId: `reservation-${unique}` };
+  return { ...first, reservationId: idOf(unique, first.personId) };
 }
 
 /** Reserves one batch and gives the outcomes; throws where the store did not judge it. */

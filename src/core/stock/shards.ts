@@ -50,16 +50,47 @@ export function wholeSku<Key extends SkuKey>(key: Key): Key {
   return at < 0 ? key : { ...key, skuId: key.skuId.slice(0, at) };
 }
 
-/** Where a person's requests are judged: FNV-1a over the UTF-16 units, well mixed, the same everywhere. */
+/** Where a person's requests are judged: the same everywhere, whatever made the process. */
 export function homeShard(personId: string, shards: number): number {
-  if (shards <= 1) return 0;
+  return shards <= 1 ? 0 : hashOf(personId) % shards;
+}
+
+/** FNV-1a over the UTF-16 units, well mixed; 32 bits. */
+function hashOf(personId: string): number {
   let hash = 0x811c9dc5;
   for (let at = 0; at < personId.length; at += 1) {
     hash = Math.imul(hash ^ personId.charCodeAt(at), 0x01000193);
   }
   hash = Math.imul(hash ^ (hash >>> 15), 0x2c1b3c6d);
   hash = Math.imul(hash ^ (hash >>> 12), 0x297a2d39);
-  return ((hash ^ (hash >>> 15)) >>> 0) % shards;
+  return (hash ^ (hash >>> 15)) >>> 0;
+}
+
+/**
+ * Every number of shards divides this one, so a hash modulo it says the home among however many there
+ * are: whoever makes a reservation id need not know.
+ */
+const homes = 720_720;
+const homeDigits = 4;
+
+/**
+ * The id of a new reservation of this person: `rsv_p`, four digits that say where its home is,
+ * `_`, and what makes it unique, so that whoever settles it later asks one shard and not all.
+ *
+ * @param unique 22 letters of base64url (128 bits).
+ */
+export function reservationIdAt(personId: string, unique: string): string {
+  const home = (hashOf(personId) % homes).toString(36).padStart(homeDigits, '0');
+  return `rsv_p${home}_${unique}`;
+}
+
+/** By its length too: without a home in it an id is shorter, and could begin in the same way by chance. */
+const idWithHome = /^rsv_p([0-9a-z]{4})_[A-Za-z0-9_-]{22}$/;
+
+/** The shard that knows a reservation; undefined where its id does not say, and all must be asked. */
+export function shardOfReservation(reservationId: string, shards: number): number | undefined {
+  const digits = idWithHome.exec(reservationId)?.[1];
+  return digits === undefined ? undefined : Number.parseInt(digits, 36) % shards;
 }
 
 /** `units` cut into so many parts that differ by at most one. */

@@ -1,7 +1,8 @@
 import { type Activity, phaseAt, type Sku } from '../../core/activity.ts';
 import { reservationDeadlineMs } from '../../core/bounds.ts';
 import { type FixedRefusal, type Refusal, refuse } from '../../core/decision.ts';
-import { newId, type Random } from '../../ports/random.ts';
+import { reservationIdAt } from '../../core/stock/shards.ts';
+import { type Random, uniqueText } from '../../ports/random.ts';
 import type { RequestRecord, ReserveOutcome, ReserveRequest } from '../../ports/inventory-store.ts';
 import type { Order, OrderStore } from '../../ports/order-store.ts';
 import type { ActivityDirectory } from '../activities.ts';
@@ -115,7 +116,8 @@ export function reserveStage(parts: ReserveStageParts): AsyncStage {
     body: SubmitBody,
     otherwise: Refusal,
   ): Promise<Verdict> {
-    const known = await status.askStores(target, submission.userId ?? '', body.requestId);
+    const { userId = '', personId } = submission;
+    const known = await status.askStores(target, userId, body.requestId, personId);
     return known === undefined ? otherwise : ofStatus(known, body.requestId, otherwise);
   }
 
@@ -248,7 +250,7 @@ function requestOf(
     nonce: pass.nonce,
     quantity: body.quantity,
     limit: sku.maxPerPerson,
-    reservationId: newId(random, 'rsv'),
+    reservationId: reservationIdAt(personId, uniqueText(random)),
     deadlineMs: nowMs + reservationDeadlineMs,
     activityVersion: activity.activityVersion,
     unitAmountMinor: sku.price.amountMinor,

@@ -1,6 +1,13 @@
 import type { SkuKey } from '../../core/activity.ts';
 import { quantityMax } from '../../core/bounds.ts';
-import { epochOfEach, evenParts, homeShard, shardKey, wholeMark } from '../../core/stock/shards.ts';
+import {
+  epochOfEach,
+  evenParts,
+  homeShard,
+  shardKey,
+  shardOfReservation,
+  wholeMark,
+} from '../../core/stock/shards.ts';
 import {
   checkAdjustment,
   checkBatch,
@@ -34,6 +41,9 @@ import { gone, keyAt, keysOf, nameOf, nothing, Places, type Whole } from './plac
  *   first: moves that others began are ended, then the fullest shards give. Only when nothing is left
  *   in any shard and nothing is on its way is the SKU sold out. Where everything is on the move for
  *   longer than a few looks, nothing is done and the caller is told to come back.
+ * - A reservation id says its home, so a settlement goes to that shard alone; one whose id does not say
+ *   (made by an older version, or elsewhere) is told to all, of whom the others ignore it. A question
+ *   after a request goes to its person's home first.
  * - What concerns everybody (pause, rebuild, forget) is said to one shard after the other; each of these
  *   is repeated by whoever finds it half done, and the whole counts as the least of its parts.
  * - Each shard's highest sequence is remembered here, so that one that has forgotten is noticed as it is
@@ -99,9 +109,19 @@ export class ShardedInventoryStore implements InventoryStore {
     return { kind: 'done', outcomes, mark: whole.mark };
   }
 
-  async find(sku: SkuKey, userId: string, requestId: string): Promise<RequestRecord | undefined> {
+  async find(
+    sku: SkuKey,
+    userId: string,
+    requestId: string,
+    personId = userId,
+  ): Promise<RequestRecord | undefined> {
     const keys = await this.#keys(sku);
-    const found = await Promise.all(keys.map((key) => this.#store.find(key, userId, requestId)));
+    // At home it is found, unless the person was another when it reserved.
+    const home = keys[homeShard(personId, keys.length)];
+    const known = home && (await this.#store.find(home, userId, requestId));
+    if (known !== undefined) return known;
+    const others = keys.filter((key) => key !== home);
+    const found = await Promise.all(others.map((key) => this.#store.find(key, userId, requestId)));
     return found.find((record) => record !== undefined);
   }
 
@@ -111,16 +131,20 @@ export class ShardedInventoryStore implements InventoryStore {
       return this.#store.settle(sku, fates, nowMs);
     }
     let changed = 0;
+    let loaded = whole.states.length > 0;
     for (const [said, part] of partsOf(fates)) {
       const before = changed;
-      // A reservation is known to one shard, and ignored by the others.
-      for (const key of whole.keys) changed += (await this.#store.settle(key, part, nowMs)).changed;
+      for (const [at, own] of placesOf(part, whole.keys.length)) {
+        const reply = await this.#store.settle(keyAt(whole, at), own, nowMs);
+        changed += reply.changed;
+        loaded &&= reply.mark.generation > 0;
+        this.#places.learnOne(whole, at, reply.mark);
+      }
       if (said === 'retaken' && changed === before) {
         changed += await this.#retake(sku, whole, part, nowMs);
       }
     }
-    const states = await this.#places.states(whole);
-    return { changed, mark: states === undefined ? nothing : this.#places.learn(whole, states) };
+    return { changed, mark: loaded ? whole.mark : nothing };
   }
 
   async adjust(
@@ -308,11 +332,12 @@ export class ShardedInventoryStore implements InventoryStore {
 
   /** Late money: the units may lie anywhere, and only its own shard knows the reservation. */
   async #retake(sku: SkuKey, whole: Whole, fates: readonly Fate[], nowMs: number): Promise<number> {
-    for (const [at, key] of whole.keys.entries()) {
+    for (const [at, own] of placesOf(fates, whole.keys.length)) {
       const { available } = await this.#places.look(sku, whole);
       if (available === 0) return 0;
       await this.#places.gather(sku, whole, at, Math.min(available, quantityMax));
-      const { changed } = await this.#store.settle(key, fates, nowMs);
+      const { changed, mark } = await this.#store.settle(keyAt(whole, at), own, nowMs);
+      this.#places.learnOne(whole, at, mark);
       if (changed > 0) return changed;
     }
     return 0;
@@ -382,6 +407,19 @@ function partsOf(fates: readonly Fate[]): readonly (readonly [Fate['fate'], read
     else parts.push([fate.fate, [fate]]);
   }
   return parts;
+}
+
+/** What to tell each shard: each fate to the one that its id names, or to all, who ignore strangers. */
+function placesOf(
+  fates: readonly Fate[],
+  shards: number,
+): readonly (readonly [number, readonly Fate[]])[] {
+  const places = Array.from({ length: shards }, (_, at): [number, Fate[]] => [at, []]);
+  for (const fate of fates) {
+    const home = shardOfReservation(fate.reservationId, shards);
+    for (const [at, own] of places) if (home === undefined || home === at) own.push(fate);
+  }
+  return places.filter(([, own]) => own.length > 0);
 }
 
 /** The fewest units with which one of those that are still open could be served. */
