@@ -14,6 +14,7 @@ import type { LimitedCall } from '../pipeline/limited-request.ts';
 import type { GatewayContext } from './context.ts';
 import { Credentials } from './credentials.ts';
 import { routeDeadlineMs, within } from './deadline.ts';
+import { skipEmptyBody } from './empty-body.ts';
 import { limitedCall, standingLimits } from './limited.ts';
 import { standingText } from './standing-text.ts';
 import { noSuchActivity, noSuchEntry } from './refusals.ts';
@@ -136,6 +137,7 @@ export class HotLane {
 
   #status(request: IncomingMessage, response: ServerResponse, url: string): void {
     const { deps, renderer } = this.#context;
+    skipEmptyBody(request);
     this.#context.exchanges.begin(request, response);
     deps.ledger.arrived();
     const limited = limitedCall(this.#context, request, 'status');
@@ -244,6 +246,7 @@ export class HotLane {
       deps.limits.end(limited);
       return false;
     }
+    skipEmptyBody(request);
     exchanges.begin(request, response);
     deps.ledger.arrived();
     const leave = (said: StandingResult | Refusal): void => {
@@ -272,7 +275,8 @@ export class HotLane {
     const { deps, renderer } = this.#context;
     if ('kind' in result && result.kind === 'standing') {
       deps.ledger.left('standing', 'handle', 'standing');
-      const answer = { status: 200, headers: jsonHeaders, body: standingText(result.standing) };
+      const body = standingText(result.standing);
+      const answer: HttpAnswer = { status: 200, headers: jsonHeaders, body, ascii: true };
       this.#send(request, response, standingLimits(deps.limits, limited, undefined, answer));
       return;
     }

@@ -43,10 +43,11 @@ const standing: fc.Arbitrary<Standing> = fc.record({
   server_time: instant,
 }) as fc.Arbitrary<Standing>;
 
-test('property: a standing is what a serializer makes of it', () => {
+test('property: a standing is what a serializer makes of it, in ASCII', () => {
   fc.assert(
     fc.property(standing, (one) => {
       expect(standingText(one)).toBe(JSON.stringify(one));
+      expect(standingText(one)).toMatch(/^[\x20-\x7e]+$/);
     }),
   );
 });

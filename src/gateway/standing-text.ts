@@ -2,8 +2,8 @@ import type { Standing } from '../wire/standing.ts';
 
 /**
  * A standing as JSON, at a fraction of what a serializer takes that knows nothing of it: every text in
- * it is a word from a closed set or an instant, so nothing needs escaping. Says exactly what
- * `JSON.stringify` says.
+ * it is a word from a closed set or an instant, so nothing needs escaping and all of it is ASCII. Says
+ * exactly what `JSON.stringify` says.
  */
 export function standingText(standing: Standing): string {
   const { eta, claim_before: claimBefore } = standing;
