@@ -1,5 +1,9 @@
 import { describe, expect, test } from 'vitest';
-import { OverloadLoop, overloadDefaults } from '../../src/control/overload-loop.ts';
+import {
+  OverloadLoop,
+  overloadDefaults,
+  type OverloadSettings,
+} from '../../src/control/overload-loop.ts';
 import {
   initialMode,
   type HardTrip,
@@ -22,6 +26,7 @@ class Plant {
   readonly loop: OverloadLoop;
   capacity: number;
   served = 0;
+  admitted = 0;
   #work = 0;
   #credit = 0;
   #arrivals = 0;
@@ -29,16 +34,24 @@ class Plant {
   readonly #waiting: number[] = [];
   #waits: number[] = [];
 
-  constructor(capacity: number, adaptive: 'on' | 'off' = 'on') {
+  constructor(
+    capacity: number,
+    adaptive: 'on' | 'off' = 'on',
+    settings: Partial<OverloadSettings> = {},
+  ) {
     this.capacity = capacity;
     const { world } = this;
     this.loop = new OverloadLoop({
       clock: world,
-      settings: { ...overloadDefaults, adaptive },
+      settings: { ...overloadDefaults, adaptive, ...settings },
       probe: {
         read: () => {
           const waits = this.#waits;
           this.#waits = [];
+          // Where nothing was served at all, the one that has waited longest speaks, as in a real process.
+          const oldest = this.#waiting[0];
+          if (waits.length === 0 && oldest !== undefined)
+            waits.push(world.monoUs() / 1000 - oldest);
           const mean = waits.reduce((sum, wait) => sum + wait, 0) / Math.max(1, waits.length);
           return { queueWaitMs: mean, loopUtilization: 0.5, admittedP99Ms: Math.max(0, ...waits) };
         },
@@ -56,7 +69,9 @@ class Plant {
       for (; this.#arrivals >= 1; this.#arrivals -= 1) {
         this.#work += 1;
         if (this.loop.mode === 'CLOSED' || !this.loop.admit(1, `u${this.#work}`)) continue;
-        if (submit.tryTake()) this.#waiting.push(nowMs);
+        if (!submit.tryTake()) continue;
+        this.admitted += 1;
+        this.#waiting.push(nowMs);
       }
       this.#credit = Math.min(
         this.#credit + (this.capacity * stepMs) / 1000,
@@ -71,6 +86,30 @@ class Plant {
       await this.world.advance(stepMs);
     }
   }
+}
+
+/** Served and admitted in each of so many seconds. */
+async function eachSecond(
+  plant: Plant,
+  seconds: number,
+  perSecond: number,
+): Promise<readonly { readonly served: number; readonly admitted: number }[]> {
+  const told = [];
+  for (let second = 0; second < seconds; second += 1) {
+    const { served, admitted } = plant;
+    await plant.run(1, perSecond);
+    told.push({ served: plant.served - served, admitted: plant.admitted - admitted });
+  }
+  return told;
+}
+
+/** From which second on every one serves `least`; undefined where the last does not. */
+function wholeFrom(
+  told: readonly { readonly served: number }[],
+  least: number,
+): number | undefined {
+  const last = told.findLastIndex(({ served }) => served < least);
+  return last === told.length - 1 ? undefined : last + 1;
 }
 
 interface Constant {
@@ -127,6 +166,61 @@ test('a dependency that slows to 60 % and heals: no lock-out, no flapping, whole
   expect((plant.served - before) / 10).toBeGreaterThan(0.95 * 270);
   expect(plant.loop.share).toBe(1);
   expect(plant.loop.modeChanges).toBeLessThanOrEqual(4);
+});
+
+describe('a spike, then calm', () => {
+  const [capacity, calm] = [300, 240];
+  // The budget is what the stock can do: what is let in beside it would be a second peak.
+  const settings = { admitPerSecond: capacity } as const;
+  const most = ({ admitted }: { admitted: number }): number => admitted;
+
+  test('that never goes past DEGRADED is over within five seconds', async () => {
+    const plant = new Plant(capacity, 'on', settings);
+    await plant.run(5, calm);
+    await plant.run(8, 10 * capacity);
+    expect(['NORMAL', 'DEGRADED']).toContain(plant.loop.mode);
+    const after = await eachSecond(plant, 20, calm);
+    expect(wholeFrom(after, 0.95 * calm)).toBeLessThanOrEqual(5);
+    expect(Math.max(...after.map(most))).toBeLessThanOrEqual(1.1 * capacity);
+    expect(plant.loop.modeChanges).toBeLessThanOrEqual(2);
+  });
+
+  async function stopped(ramp: Partial<OverloadSettings> = {}): Promise<{
+    readonly wholeAfterS: number | undefined;
+    readonly peak: number;
+    readonly peakOnTheWay: number;
+    readonly changes: number;
+  }> {
+    const plant = new Plant(capacity, 'on', { ...settings, ...ramp });
+    await plant.run(5, calm);
+    plant.capacity = 3;
+    await plant.run(20, 10 * capacity);
+    expect(plant.loop.mode).toBe('CLOSED');
+    plant.capacity = capacity;
+    // The crowd that was turned away is still there for a while.
+    const crowd = await eachSecond(plant, 25, 3 * capacity);
+    const after = [...crowd, ...(await eachSecond(plant, 45, calm))];
+    return {
+      wholeAfterS: wholeFrom(after, 0.95 * calm),
+      peak: Math.max(...after.map(most)),
+      peakOnTheWay: Math.max(...crowd.map(most)),
+      changes: plant.loop.modeChanges,
+    };
+  }
+
+  test('a stop of the stock shuts the doors; whole again by the ramp, within a minute, no second peak', async () => {
+    const { wholeAfterS, peak, peakOnTheWay, changes } = await stopped();
+    expect(wholeAfterS).toBeLessThanOrEqual(60);
+    expect(peak).toBeLessThanOrEqual(1.1 * capacity);
+    expect(peakOnTheWay).toBeLessThanOrEqual(0.5 * capacity);
+    // Three up, three down, and not once more.
+    expect(changes).toBe(6);
+  });
+
+  test('control: without a ramp the crowd that was turned away comes in at once', async () => {
+    const { peakOnTheWay } = await stopped({ mode: { ...modeDefaults, rampShares: [1] } });
+    expect(peakOnTheWay).toBeGreaterThan(0.5 * capacity);
+  });
 });
 
 describe('the way back', () => {
