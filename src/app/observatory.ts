@@ -3,7 +3,13 @@ import type { ConsoleSource, StockRow } from '../control/admin/source.ts';
 import type { OverloadLoop } from '../control/overload-loop.ts';
 import type { SkuKey } from '../core/activity.ts';
 import { findingClasses } from '../core/orders/compare.ts';
-import { type Exit, Ledger, type LedgerSnapshot, type StageLedger } from '../core/ledger/ledger.ts';
+import {
+  type Exit,
+  Ledger,
+  type LedgerSnapshot,
+  type QueueVerdict,
+  type StageLedger,
+} from '../core/ledger/ledger.ts';
 import { sumLedgers } from '../core/ledger/sum.ts';
 import type { Gateway } from '../gateway/gateway.ts';
 import type { Clock, Timers } from '../ports/clock.ts';
@@ -22,6 +28,7 @@ import { HardTrips } from './hard-trips.ts';
 import type { ProcessProbe } from './health-probe.ts';
 import type { Dimension, LiveRules } from './live-rules.ts';
 import type { FormCounter } from './page-services.ts';
+import { QueueAudit } from './queue-audit.ts';
 import { allRoles, type Role } from './roles.ts';
 import type { Sale } from './sale.ts';
 import type { SaleHooks } from './sale-parts.ts';
@@ -75,6 +82,7 @@ export class Observatory {
   #sale: Sale | undefined;
   #stores: Stores | undefined;
   #sampler: Sampler | undefined;
+  #queueAudit: QueueAudit | undefined;
   #findings: ReadonlyMap<string, number> | undefined;
   #paymentsStuck: number | undefined;
   #repairs: { cancel(): void } | undefined;
@@ -138,8 +146,17 @@ export class Observatory {
     };
     // What the stores hold is asked by control alone, not by every process beside it.
     if ((this.#parts.roles ?? allRoles).includes('control')) {
+      this.#queueAudit = new QueueAudit({
+        queue: stores.queue,
+        orders: stores.orders,
+        wallMs: () => clock.wallMs(),
+        activities: () => sale.activities.list().map(({ activityId }) => activityId),
+      });
       this.#sampler = new Sampler({
-        take: () => takeSample(stores, sale.activities.list(), clock.wallMs()),
+        take: () => {
+          this.#queueAudit?.learn((error) => log.error('sample_failed', error));
+          return takeSample(stores, sale.activities.list(), clock.wallMs());
+        },
         clock,
         timers,
         periodMs: sampleEveryMs,
@@ -217,6 +234,7 @@ export class Observatory {
 
   readonly accounts = {
     ledger: () => this.#ledgerOfAll(),
+    queue: async (): Promise<QueueVerdict | undefined> => this.#queueAudit?.judge(),
     stock: async (): Promise<readonly StockRow[]> => {
       const sale = this.#sale;
       const stores = this.#stores;
@@ -252,6 +270,7 @@ export class Observatory {
   async close(): Promise<void> {
     this.#repairs?.cancel();
     this.#housekeeping?.cancel();
+    await this.#queueAudit?.close();
     await this.#sampler?.close();
     this.#parts.log.flush();
   }

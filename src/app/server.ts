@@ -4,9 +4,8 @@ import { type Config, ofOneProcess } from '../config/config.ts';
 import { openActivities } from '../config/first-starts.ts';
 import { ensureAdminToken } from '../control/admin/admin-token.ts';
 import { type AdminServer, createAdminServer } from '../control/admin/server.ts';
-import { OverloadLoop, overloadDefaults } from '../control/overload-loop.ts';
+import { OverloadLoop } from '../control/overload-loop.ts';
 import { auditLines } from '../control/room-audit.ts';
-import { perSecond } from '../core/limit/rate.ts';
 import type { InstanceTraffic } from '../core/rules/instances.ts';
 import { macOf } from '../pipeline/keys.ts';
 import { LimitDesk } from '../pipeline/limit-desk.ts';
@@ -23,6 +22,7 @@ import { openKeys } from './keys-folder.ts';
 import { Observatory } from './observatory.ts';
 import { ordersDesk } from './orders-desk.ts';
 import { operatorActions } from './operator-actions.ts';
+import { overloadSettings } from './overload-settings.ts';
 import { prepareStock } from './prepare-stock.ts';
 import { Sale } from './sale.ts';
 import type { SaleParts } from './sale-parts.ts';
@@ -133,11 +133,7 @@ async function start(
   const overload = new OverloadLoop({
     clock,
     probe,
-    settings: {
-      ...overloadDefaults,
-      ...config.overload,
-      admitPerSecond: perSecond(config.server.ceiling),
-    },
+    settings: overloadSettings(config),
     onModeChange: (from, to, worst) =>
       log.warn('mode_change', { mode: to, reason: worst?.name ?? 'none', detail: `was ${from}` }),
   });

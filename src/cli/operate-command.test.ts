@@ -13,6 +13,7 @@ let folder = '';
 let server: Server;
 let url = '';
 let answer: unknown = {};
+let byPath: Readonly<Record<string, unknown>> = {};
 let status = 200;
 let seen: { path: string; authorization: string; body: string }[] = [];
 
@@ -20,6 +21,7 @@ beforeEach(async () => {
   folder = mkdtempSync(join(tmpdir(), 'sluice-operate-'));
   seen = [];
   status = 200;
+  byPath = {};
   server = createServer((request, response) => {
     let body = '';
     request.on('data', (chunk: Buffer) => {
@@ -29,7 +31,8 @@ beforeEach(async () => {
       const authorization = request.headers.authorization ?? '';
       seen.push({ path: `${request.method} ${request.url}`, authorization, body });
       response.writeHead(status, { 'content-type': 'application/json' });
-      response.end(typeof answer === 'string' ? answer : JSON.stringify(answer));
+      const said = byPath[request.url ?? ''] ?? answer;
+      response.end(typeof said === 'string' ? said : JSON.stringify(said));
     });
   });
   await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
@@ -63,12 +66,15 @@ async function sluice(argv: readonly string[], environment: Record<string, strin
 const access = () => ({ SLUICE_ADMIN_URL: `${url}/`, SLUICE_ADMIN_TOKEN: 't' });
 
 test('a ledger that closes exits 0, one that does not exits 1 and says by how much', async () => {
-  answer = { residual: 0, arrivals: 5 };
+  answer = { residual: 0, arrivals: 5, at_rest: true };
   expect(await sluice(['verify', 'ledger'], access())).toMatchObject({
     code: 0,
     out: expect.stringContaining('closes'),
   });
-  expect(seen).toEqual([{ path: 'GET /admin/v1/ledger', authorization: 'Bearer t', body: '' }]);
+  expect(seen.map(({ path }) => path)).toEqual([
+    'GET /admin/v1/ledger',
+    'GET /admin/v1/ledger/queue',
+  ]);
   answer = { residual: 3, arrivals: 9 };
   const open = await sluice(['verify', 'ledger'], access());
   expect(open).toMatchObject({ code: 1, out: expect.stringContaining('3 requests came in') });
@@ -77,7 +83,29 @@ test('a ledger that closes exits 0, one that does not exits 1 and says by how mu
   expect(JSON.parse(json.out)).toEqual({
     residual: 3,
     arrivals: 9,
+    queue: { residual: 3, arrivals: 9 },
     verdict: 'broken',
+  });
+});
+
+test('a queue that does not add up opens the ledger, and is named', async () => {
+  byPath = {
+    '/admin/v1/ledger': { residual: 0 },
+    '/admin/v1/ledger/queue': { residual: 2, produced: 5, at_rest: true },
+  };
+  const lost = await sluice(['verify', 'ledger'], access());
+  expect(lost.code).toBe(1);
+  expect(lost.out).toContain('closes  every request');
+  expect(lost.out).toContain('queue: 2 messages were produced and have no fate');
+  byPath = { ...byPath, '/admin/v1/ledger/queue': { residual: -1, at_rest: false } };
+  expect(await sluice(['verify', 'ledger'], access())).toMatchObject({
+    code: 1,
+    out: expect.stringContaining('queue: 1 fates are of messages that the queue does not know'),
+  });
+  byPath = { ...byPath, '/admin/v1/ledger/queue': { residual: 0, at_rest: false } };
+  expect(await sluice(['verify', 'ledger'], access())).toMatchObject({
+    code: 0,
+    out: expect.stringContaining('as far as can be told while it moves'),
   });
 });
 

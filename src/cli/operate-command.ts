@@ -15,7 +15,10 @@ const askMs = 10_000;
 /** A reconciliation reads every order. */
 const reconcileMs = 10 * 60_000;
 
-/** `sluice verify ledger`: is every request that came in found again? Exit 1 names where not. */
+/**
+ * `sluice verify ledger`: is every request that came in found again, and every message that was
+ * produced? Exit 1 names where not.
+ */
 export async function verifyLedger(
   options: OperateOptions,
   surroundings: Surroundings,
@@ -23,16 +26,25 @@ export async function verifyLedger(
   const access = await findAdmin(options, surroundings, systemRandom);
   const answer = await askAdmin(access, 'GET', '/admin/v1/ledger', askMs);
   const residual = numberIn(answer, 'residual');
-  const closes = residual === 0;
+  const queue = await askAdmin(access, 'GET', '/admin/v1/ledger/queue', askMs);
+  const lost = numberIn(queue, 'residual');
+  const closes = residual === 0 && lost === 0;
   if (options.json === true) {
     const verdict = closes ? 'holds' : 'broken';
-    surroundings.out(`${JSON.stringify({ ...Object(answer), verdict })}\n`);
+    surroundings.out(`${JSON.stringify({ ...Object(answer), queue, verdict })}\n`);
   } else {
     const { good, bad } = paintFor(surroundings);
     surroundings.out(
-      closes
+      residual === 0
         ? `${good('closes')}  every request that came in is found again\n`
         : `${bad('open')}    ${Math.abs(residual)} ${residual > 0 ? 'requests came in and are not found' : 'exits had no arrival'}\n`,
+    );
+    const onItsWay =
+      member(queue, 'at_rest') === true ? '' : ', as far as can be told while it moves';
+    surroundings.out(
+      lost === 0
+        ? `${good('closes')}  every message of the queue has its fate, or waits${onItsWay}\n`
+        : `${bad('open')}    queue: ${Math.abs(lost)} ${lost > 0 ? 'messages were produced and have no fate' : 'fates are of messages that the queue does not know'}\n`,
     );
   }
   return closes ? exitOk : exitNo;

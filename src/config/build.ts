@@ -83,6 +83,7 @@ export function buildConfig(
     overload: {
       adaptive: written.overload.adaptive,
       setpointMs: written.overload.setpoint_ms,
+      start: written.overload.start,
       ceilings: written.overload.inflight,
     },
     telemetry: {

@@ -22,6 +22,8 @@ export interface Config {
   readonly overload: {
     readonly adaptive: 'on' | 'shadow' | 'off';
     readonly setpointMs: number;
+    /** Whether a fresh or restarted instance comes up by the ramp. */
+    readonly start: 'ramp' | 'full';
     /** Requests in progress at most, per resource. */
     readonly ceilings: Readonly<Record<'submit' | 'status' | 'payment' | 'admin', number>>;
   };

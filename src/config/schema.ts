@@ -273,6 +273,11 @@ const overload = Type.Object(
       description:
         'Wait for a place in the event loop and for a batch that limits are steered to, ms.',
     }),
+    start: choice(
+      ['ramp', 'full'],
+      'How an instance comes up: by the ramp, from 5 % of its budget to all of it in steps of three clean seconds, or with all of it at once.',
+      'ramp',
+    ),
     inflight: Type.Object(
       {
         submit: inflight(2_000, 'Submits in progress, at most.'),

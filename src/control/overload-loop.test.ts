@@ -71,10 +71,10 @@ test('a pinned mode is in force until it expires', async () => {
 
 test('outside NORMAL the lowest work goes first, and some of those who wait still learn something', async () => {
   const { world, loop } = setUp();
-  const answered = (priority: 2 | 3 | 4): number =>
-    Array.from({ length: 1_000 }, (_, i) => loop.admit(priority, `caller-${i}`)).filter(Boolean)
+  const answered = (priority: 2 | 3 | 4, callers = 1_000): number =>
+    Array.from({ length: callers }, (_, i) => loop.admit(priority, `caller-${i}`)).filter(Boolean)
       .length;
-  expect([answered(2), answered(3), answered(4)]).toEqual([1000, 1000, 1000]);
+  expect([answered(2, 500), answered(3, 500), answered(4, 500)]).toEqual([500, 500, 500]);
   loop.pin({ mode: 'DEGRADED', reason: 'drill', who: 'op', forMs: 60_000 });
   await world.advance(200);
   expect([answered(2), answered(3), answered(4)]).toEqual([1000, 1000, 0]);

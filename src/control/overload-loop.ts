@@ -113,7 +113,8 @@ export class OverloadLoop {
     this.#probe = options.probe;
     this.#onModeChange = options.onModeChange ?? (() => undefined);
     this.#board = new SignalBoard(this.#settings.marks);
-    this.#state = initialMode(this.#nowMs(), this.#settings.start);
+    this.#state = initialMode(this.#nowMs(), this.#settings.start, this.#settings.mode);
+    this.#fill(this.#nowMs());
     const { adaptive, ceilings, setpointMs } = this.#settings;
     const slotsOf = (resource: Resource): InflightSlots =>
       new InflightSlots({
@@ -155,9 +156,18 @@ export class OverloadLoop {
     for (const slots of this.#allSlots) slots.tick(wait, innerPeriodMs);
     this.#window += 1;
     if (this.#window % cyclesPerStateStep === 0) this.#stepState(nowMs);
-    this.#share = budgetShare(this.#state, this.#board.worst()?.pressure, nowMs);
+    this.#fill(nowMs);
+  }
+
+  /** The share of this moment, and the budget of the next window. */
+  #fill(nowMs: number): void {
+    this.#share = this.#shareNow(this.#board.worst()?.pressure, nowMs);
     const full = (this.#settings.admitPerSecond * innerPeriodMs) / 1000;
     this.#budget.tick(full * this.#share, full, nowMs);
+  }
+
+  #shareNow(pressure: number | undefined, nowMs: number): number {
+    return budgetShare(this.#state, pressure, nowMs, this.#settings.mode);
   }
 
   #stepState(nowMs: number): void {
@@ -205,7 +215,7 @@ export class OverloadLoop {
       { pressure: undefined, trips: [trip], settled: false, nowMs: this.#nowMs() },
       this.#settings.mode,
     );
-    this.#share = budgetShare(this.#state, undefined, this.#nowMs());
+    this.#share = this.#shareNow(undefined, this.#nowMs());
     this.#noteChange(before, { name: trip, pressure: 1 });
   }
 
@@ -223,7 +233,7 @@ export class OverloadLoop {
   /** Opens by the ramp, as after an outage. */
   ramp(): void {
     this.#state = beginRamp(this.#state, this.#nowMs());
-    this.#share = budgetShare(this.#state, this.#board.worst()?.pressure, this.#nowMs());
+    this.#share = this.#shareNow(this.#board.worst()?.pressure, this.#nowMs());
   }
 
   /** What waves go by: a process on its ramp is not yet whole. */

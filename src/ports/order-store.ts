@@ -107,7 +107,8 @@ export interface OrderStore {
    * are not touched. Whoever rebuilds the stock keeps it stopped. False where it stood so already.
    */
   setStopped(sku: SkuKey, stopped: boolean, why: AuditContext): Promise<boolean>;
-  counts(activityId: string): Promise<OrderCounts>;
+  /** Of one activity, or of all that there ever were. */
+  counts(activityId?: string): Promise<OrderCounts>;
 
   /** Orders as an operator looks for them, by order id; pages by `after`. At most 1,000 a page. */
   search(wanted: OrderSearch): Promise<readonly Order[]>;

@@ -16,6 +16,14 @@ export function registerAccountRoutes(app: FastifyInstance, context: AdminContex
     return reply.send({ ...(toWire(snapshot) as object), residual: residualOf(snapshot) });
   });
 
+  app.get('/admin/v1/ledger/queue', async (request, reply) => {
+    if (context.admit(request, reply, 'viewer') === undefined) return reply;
+    const verdict = await accounts?.queue();
+    if (verdict === undefined) return problem(reply, 404, 'NOT_FOUND', 'No queue account here.');
+    const { account, ...rest } = verdict;
+    return reply.send(toWire({ ...account, ...rest }));
+  });
+
   app.get<{ Querystring: { activity_id?: string } }>('/admin/v1/stock', async (request, reply) => {
     if (context.admit(request, reply, 'viewer') === undefined) return reply;
     if (accounts === undefined) return problem(reply, 404, 'NOT_FOUND', 'No stock here.');

@@ -1,4 +1,4 @@
-import type { LedgerSnapshot } from '../../core/ledger/ledger.ts';
+import type { LedgerSnapshot, QueueVerdict } from '../../core/ledger/ledger.ts';
 import type { Clock, Timers } from '../../ports/clock.ts';
 import type { AuditLog } from '../../ports/order-store.ts';
 import type { Random } from '../../ports/random.ts';
@@ -23,6 +23,8 @@ export interface AdminDeps {
   /** The flow ledger of this process, and every SKU's units, read from the stores when asked. */
   readonly accounts?: {
     ledger(): LedgerSnapshot;
+    /** The queue's part of it, from queue and orders; undefined where nobody counts. */
+    queue(): Promise<QueueVerdict | undefined>;
     stock(): Promise<readonly StockRow[]>;
   };
   /** Prometheus text. */

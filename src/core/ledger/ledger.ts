@@ -231,6 +231,81 @@ export interface QueueMoment {
   readonly backlog: number;
 }
 
+/** A queue as its consumers' durable results show it: an order, or a release without one, for each message. */
+export interface QueueLook {
+  /** Of the queue, before and after the results were counted. */
+  readonly before: QueueCounts;
+  readonly after: QueueCounts;
+  /** Messages whose fate is an order, and whose fate is a release. */
+  readonly ordered: number;
+  readonly released: number;
+}
+
+export interface QueueCounts {
+  readonly producedTotal: number;
+  readonly acknowledgedTotal: number;
+  readonly buried: number;
+  readonly depth: number;
+}
+
+export interface QueueVerdict {
+  readonly account: QueueAccount;
+  /** Messages that the queue does not know any more, found when nothing was on its way. */
+  readonly forgotten: number;
+  /** Positive: lost. Negative: fates of messages that nobody produced. 0: all found. */
+  readonly residual: number;
+  /** Nothing moved while it was looked at, and nothing was on its way: then `residual` is exact. */
+  readonly atRest: boolean;
+}
+
+/**
+ * Whether every message has a fate, by two hands that know nothing of each other: the queue's counters,
+ * and the rows that its consumers committed.
+ *
+ * At rest both must say the same. While messages move, one may be committed and not yet acknowledged,
+ * and counts on both sides; then only what cannot be so is told: more were acknowledged before the rows
+ * were counted than there are rows, or there are more rows than were ever produced. A broker may keep a
+ * message twice: what it acknowledged counts no further than what was produced and waits no more.
+ *
+ * `forgotten` as `forgottenBy` found it earlier: what the queue does not know any more by its nature.
+ */
+export function judgeQueue(look: QueueLook, forgotten: number): QueueVerdict {
+  const { before, after, ordered, released } = look;
+  const account: QueueAccount = {
+    produced: after.producedTotal + forgotten,
+    backlogStart: 0,
+    consumed: ordered,
+    expired: released,
+    dead: after.buried,
+    backlogEnd: after.depth,
+  };
+  const atRest = isAtRest(look);
+  if (atRest) return { account, forgotten, residual: queueResidual(account), atRest };
+  const fates = ordered + released;
+  const { producedTotal, acknowledgedTotal, depth, buried } = before;
+  const settled = Math.min(acknowledgedTotal, producedTotal - depth - buried);
+  const lost = Math.max(0, settled + forgotten - fates);
+  const invented = Math.max(0, fates - after.producedTotal - forgotten);
+  return { account, forgotten, residual: lost - invented, atRest };
+}
+
+/** Fates of messages that the queue does not count any more; undefined where messages move. */
+export function forgottenBy(look: QueueLook): number | undefined {
+  if (!isAtRest(look)) return undefined;
+  const { after, ordered, released } = look;
+  return Math.max(0, ordered + released + after.buried - after.producedTotal);
+}
+
+function isAtRest({ before, after }: QueueLook): boolean {
+  return (
+    after.depth === 0 &&
+    before.depth === 0 &&
+    before.producedTotal === after.producedTotal &&
+    before.acknowledgedTotal === after.acknowledgedTotal &&
+    before.buried === after.buried
+  );
+}
+
 /** The account between two moments of one queue. */
 export function queueAccount(start: QueueMoment, end: QueueMoment): QueueAccount {
   return {

@@ -94,7 +94,11 @@ export interface ModeInput {
 }
 
 /** A fresh instance starts on the ramp: cold caches and connections are a kind of recovery. */
-export function initialMode(nowMs: number, start: 'ramping' | 'steady'): ModeState {
+export function initialMode(
+  nowMs: number,
+  start: 'ramping' | 'steady',
+  settings: ModeSettings = modeDefaults,
+): ModeState {
   return {
     mode: 'NORMAL',
     stage: start,
@@ -103,7 +107,7 @@ export function initialMode(nowMs: number, start: 'ramping' | 'steady'): ModeSta
     cleanCycles: 0,
     enteredAtMs: nowMs,
     stepEnteredAtMs: nowMs,
-    minStayMs: modeDefaults.minStayMs,
+    minStayMs: settings.minStayMs,
     steppedDownAtMs: undefined,
     pin: undefined,
   };

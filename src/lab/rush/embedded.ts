@@ -85,6 +85,8 @@ export function embeddedConfig(
     data: dataFolder,
     stores: { fsync: 'os' },
     identity: { mode: 'demo', demo_anywhere: true },
+    // As one that has been up for a while when the crowd comes, which is how a sale is run.
+    overload: { start: 'full' },
     activities: [
       {
         id: options.activity ?? 'rush',

@@ -363,13 +363,14 @@ export class MemoryOrderStore implements OrderStore {
     return true;
   }
 
-  async counts(activityId: string): Promise<OrderCounts> {
-    const orders = this.#orders().filter((order) => order.activityId === activityId);
+  async counts(activityId?: string): Promise<OrderCounts> {
+    const isOf = (id: string): boolean => activityId === undefined || id === activityId;
+    const orders = this.#orders().filter((order) => isOf(order.activityId));
     const inState = (state: OrderState): number =>
       orders.filter((order) => order.state === state).length;
     let released = 0;
     for (const row of this.#rows.values()) {
-      if (row.order === undefined && row.facts.activityId === activityId) released += 1;
+      if (row.order === undefined && isOf(row.facts.activityId)) released += 1;
     }
     return {
       pending: inState('PENDING_PAYMENT'),

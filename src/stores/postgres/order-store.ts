@@ -226,7 +226,7 @@ export class PostgresOrderStore implements OrderStore {
     return this.#sql.transaction((tx) => setStopped(tx, sku, stopped, why));
   }
 
-  async counts(activityId: string): Promise<OrderCounts> {
+  async counts(activityId?: string): Promise<OrderCounts> {
     const [row] = await this.#sql.query<{
       pending: number;
       paid: number;
@@ -241,8 +241,8 @@ export class PostgresOrderStore implements OrderStore {
          coalesce(sum(cancelled_orders), 0)::int AS cancelled,
          coalesce(sum(refunded_orders), 0)::int AS refunded,
          coalesce(sum(released), 0)::int AS released
-       FROM sku_stock WHERE activity_id = $1`,
-      [activityId],
+       FROM sku_stock WHERE $1::text IS NULL OR activity_id = $1`,
+      [activityId ?? null],
     );
     return row ?? { pending: 0, paid: 0, expired: 0, cancelled: 0, refunded: 0, released: 0 };
   }
