@@ -39,6 +39,8 @@ export interface Usage {
   readonly rssMib: number;
   /** Heap and buffers after a full collection, MiB. */
   readonly settledMib: number;
+  /** Of it what the engine holds for its heap, used or not: its young generation keeps what a load took. */
+  readonly heapMib: number;
   readonly storeCalls: number;
 }
 
@@ -199,11 +201,12 @@ function usage(storeCalls: number): Usage {
   const collect: unknown = runInNewContext('gc');
   if (typeof collect !== 'function') throw new Error('this Node cannot collect on demand');
   for (let pass = 0; pass < 3; pass += 1) collect();
-  const { rss, heapUsed, arrayBuffers } = process.memoryUsage();
+  const { rss, heapUsed, heapTotal, arrayBuffers } = process.memoryUsage();
   const mib = (bytes: number): number => bytes / 2 ** 20;
   return {
     rssMib: mib(rss),
     settledMib: mib(heapUsed + arrayBuffers),
+    heapMib: mib(heapTotal),
     storeCalls,
   };
 }

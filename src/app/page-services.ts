@@ -129,6 +129,7 @@ export function pageServices(
       },
       commitment: room?.commitment ?? null,
       ...(room?.beacon === undefined ? {} : { beacon: room.beacon }),
+      ...(room?.halted === true ? { halted: true } : {}),
       ...(room?.checkpoint === undefined ? {} : { checkpoint: room.checkpoint }),
     };
   };

@@ -188,6 +188,7 @@ export class Rooms implements RoomSwitches {
     return {
       commitment: state?.commitment ?? null,
       ...(state === undefined || state.beacon === null ? {} : { beacon: state.beacon.source }),
+      ...(state?.held === true || state?.paused === true ? { halted: true } : {}),
       ...(state === undefined || state.lobbySize === null ? {} : { checkpoint: state.checkpoint }),
     };
   }

@@ -136,6 +136,8 @@ export interface PublicRoom {
   readonly beacon?: string;
   /** Binds what was decided so far; absent before the lobby has closed. */
   readonly checkpoint?: string;
+  /** Held or paused: nobody is let in at the moment. */
+  readonly halted?: boolean;
 }
 
 /** Payments as the gateway sees them. Rejects with the stores' errors. */

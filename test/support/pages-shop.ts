@@ -58,6 +58,10 @@ export class PagesShop {
   paysLater = false;
   /** How many status asks an order stays queued. */
   queuedAsks = 1;
+  /** Nobody is let in at the moment. */
+  halted = false;
+  /** The room has no state to act upon. */
+  stateless = false;
   activity: Activity;
   #people = 0;
   readonly #clock: Clock;
@@ -135,6 +139,8 @@ export class PagesShop {
       phase: this.phase,
       availability: (skuId: string) => (skuId === 'floor' ? ('plenty' as const) : ('low' as const)),
       commitment: 'b5bb9d8014a0f9b1d61e21e796d78dccdf1352f23cd32812f4850b878ae4944c',
+      checkpoint: '7-2-0f3b',
+      ...(this.halted ? { halted: true } : {}),
     });
     const standing = () => ({
       kind: 'standing' as const,
@@ -157,6 +163,7 @@ export class PagesShop {
       },
       join: async (_id, person, skuIds, _connection, answer): Promise<JoinResult> => {
         this.calls.push(`join ${person.userId} ${skuIds.join('+')}`);
+        if (this.stateless) return { kind: 'held' };
         const { demand } = this;
         if (demand !== undefined && !this.entries.has(person.userId)) {
           this.answers.push(answer);

@@ -108,6 +108,8 @@ function showStanding(standing: Standing): void {
   if (standing.state !== 'waiting' && standing.state !== 'sold_out') return;
   setText('ahead', words.ahead(standing.ahead));
   setText('wait', words.wait(standing.eta));
+  // Said by the page as it was loaded; a forecast is made only while people are let in.
+  if (standing.eta !== null) document.getElementById('halted')?.remove();
   setText('held', words.held(standing.eta?.held_ratio ?? null));
   const chance = byId('chance');
   if (chance !== null) chance.className = standing.sell_through;

@@ -88,6 +88,8 @@ export interface PageActivity {
   readonly beacon?: string;
   /** Binds what was decided so far; absent before the lobby has closed. */
   readonly checkpoint?: string;
+  /** Held or paused: nobody is let in at the moment. */
+  readonly halted?: boolean;
 }
 
 export type SessionReply =

@@ -72,7 +72,7 @@ export function formatCountdown(language: Language, leftMs: number): string {
   return hours > 0 ? `${hours}:${two(minutes)}:${seconds}` : `${minutes}:${seconds}`;
 }
 
-/** A rough span in words, as one would say it: `less than a minute`, `2–5 min`, `1–2 h`. */
+/** A rough span in words, as one would say it: `under a minute`, `up to 3 min`, `2–5 min`, `1–2 h`. */
 export function formatSpan(language: Language, lowMs: number, highMs: number): string {
   const zh = language === 'zh';
   if (highMs < 60_000) return zh ? '不到 1 分钟' : 'under a minute';
@@ -80,6 +80,10 @@ export function formatSpan(language: Language, lowMs: number, highMs: number): s
   const unit = hours ? 3_600_000 : 60_000;
   const low = Math.floor(lowMs / unit);
   const high = Math.max(low, Math.ceil(highMs / unit));
+  // From nothing on: what is said is the other end.
+  if (low === 0 && high > 0) {
+    return zh ? `最多 ${high} ${hours ? '小时' : '分钟'}` : `up to ${high} ${hours ? 'h' : 'min'}`;
+  }
   const range = low === high ? `${high}` : `${low}–${high}`;
   if (zh) return `${range} ${hours ? '小时' : '分钟'}`;
   return `${range} ${hours ? 'h' : 'min'}`;

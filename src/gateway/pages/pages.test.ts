@@ -93,6 +93,43 @@ describe('where there is nothing', () => {
   });
 });
 
+describe('what a visitor is told', () => {
+  it('boxes to tick only where one may join with them', async () => {
+    expect((await reader.get('/a/night-tide')).body).toContain('type="checkbox"');
+    for (const phase of ['scheduled', 'closed'] as const) {
+      shop.phase = phase;
+      const page = await reader.get('/a/night-tide');
+      expect([phase, page.body.includes('type="checkbox"')]).toEqual([phase, false]);
+      expect(page.body).not.toContain('action="/a/night-tide/join"');
+    }
+  });
+
+  it('that nobody is let in at the moment, and that the place is kept', async () => {
+    await reader.post('/a/night-tide/join', { sku: 'floor' });
+    shop.phase = 'open';
+    shop.standing = { position: 5, ahead: 6 };
+    expect((await reader.get('/a/night-tide/room')).body).not.toContain('id="halted"');
+    shop.halted = true;
+    expect((await reader.get('/a/night-tide/room')).body).toContain('id="halted"');
+    // Those whose turn it is go on, or are told otherwise.
+    shop.standing = { state: 'left' };
+    expect((await reader.get('/a/night-tide/room')).body).not.toContain('id="halted"');
+  });
+
+  it('that the room takes nobody in just now, and not silence', async () => {
+    shop.stateless = true;
+    const joined = await reader.post('/a/night-tide/join', { sku: 'floor' });
+    expect(joined.statusCode).toBe(503);
+    expect(joined.body).toContain('One moment, please');
+    expect(joined.body).toContain('href="/a/night-tide"');
+    expect(shop.entries.size).toBe(0);
+  });
+
+  it('what was decided so far, to be noted', async () => {
+    expect((await reader.get('/a/night-tide')).body).toContain('7-2-0f3b');
+  });
+});
+
 describe('a turn that is over', () => {
   it('is said so, with the way back into the line, also where a pass was used', async () => {
     await toConfirm();

@@ -191,6 +191,8 @@ describe('format', () => {
     expect(formatSpan('en', 1_000, 50_000)).toBe('under a minute');
     expect(formatSpan('en', 130_000, 290_000)).toBe('2–5 min');
     expect(formatSpan('zh', 130_000, 290_000)).toBe('2–5 分钟');
+    expect(formatSpan('en', 20_000, 150_000)).toBe('up to 3 min');
+    expect(formatSpan('zh', 0, 60_000)).toBe('最多 1 分钟');
     expect(formatSpan('en', 7_200_000, 7_200_000)).toBe('2 h');
   });
 });

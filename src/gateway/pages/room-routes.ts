@@ -73,6 +73,13 @@ export function registerRoomRoutes(app: FastifyInstance, deps: PagesDeps): void 
             }),
           );
         case 'held':
+          return page.page(
+            503,
+            messagePage(page.view, page.view.words.heldHeading, page.view.words.heldText, {
+              link: base,
+              label: page.view.words.back,
+            }),
+          );
         case 'not_open':
           return page.goTo(base);
         case 'unknown_activity':

@@ -120,6 +120,11 @@ export const en = {
   waitingHeading: 'You have a place',
   waitingText:
     'The draw is made. People are let in from the front, as fast as stock and system allow.',
+  heldHeading: 'One moment, please',
+  heldText:
+    'The waiting room cannot take anybody in right now. Nothing is lost: please try again in a few seconds.',
+  haltedText:
+    'Nobody is let in at the moment: the sale has been stopped for a while. Your place is kept.',
   drawIn: 'The draw is made in',
   chanceDrawLabel: 'Your chance',
   placeLabelPlain: 'Your place',

@@ -41,8 +41,14 @@ function wayIn(view: View, sale: PageActivity, facts: ActivityFacts): Html {
   const w = view.words;
   const { activity } = sale;
   const many = activity.skus.length > 1;
+  // Boxes to tick only where there is a button that sends them.
+  const joins =
+    !facts.joined &&
+    facts.signIn === undefined &&
+    sale.phase !== 'closed' &&
+    sale.phase !== 'scheduled';
   const body = html`<h2 id="what">${w.skusTitle}</h2>
-<ul class="skus" aria-labelledby="what">${activity.skus.map((sku) => html`<li>${skuRow(view, sale, sku, many && !facts.joined && sale.phase !== 'closed')}</li>`)}</ul>
+<ul class="skus" aria-labelledby="what">${activity.skus.map((sku) => html`<li>${skuRow(view, sale, sku, many && joins)}</li>`)}</ul>
 <p class="fine">${w.availabilityNote}</p>`;
   if (facts.joined && sale.phase !== 'closed')
     return html`<section class="card">${body}<p class="actions"><a class="button" href="/a/${activity.activityId}/room">${w.joinPlace}</a></p></section>`;

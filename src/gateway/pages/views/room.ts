@@ -27,6 +27,7 @@ ${gate(turn)}
 <p class="over"><a href="/a/${activity.activityId}">${activity.name}</a></p>
 <h1>${headings(view, standing)[0]}</h1>
 <p class="lede">${headings(view, standing)[1]}</p>
+${waits && sale.halted === true && html`<p class="notice" id="halted">${view.words.haltedText}</p>`}
 ${stateBody(view, sale, standing)}
 </section>
 ${waits && html`<div class="below">${orderCard(view, sale)}${leaveForm(view, activity.activityId)}</div>`}
