@@ -6,7 +6,7 @@ import { systemClock, systemRandom, systemTimers } from '../../src/app/system.ts
 import type { DrillReport } from '../../src/lab/drills/drill.ts';
 import { Site } from '../../src/lab/drills/site.ts';
 import { scripts } from '../../src/stores/redis/scripts.ts';
-import { activity, inventoryPort, watchRedis } from '../support/cluster-crowd.ts';
+import { activity, inventoryPort, stockKey, watchRedis } from '../support/cluster-crowd.ts';
 import { type RunningCluster, startCluster, until } from '../support/running-cluster.ts';
 
 /**
@@ -120,24 +120,47 @@ function seenAs({ verdict, seen }: { verdict: string; seen: RegExp }): object {
   return { verdict, seen: expect.stringMatching(seen) as unknown };
 }
 
+/** Looks at the stock that each connection took after a change of it: the gateways' beat, two a second. */
+function looksAfterChange(seen: readonly string[]): readonly number[] {
+  const changed = seen.findIndex((line) => line.includes(scripts.adjust.sha));
+  const looks = new Map<string, number>();
+  for (const line of seen.slice(changed + 1)) {
+    const [, who] = /\[\d+ ([^\]]+)\]/.exec(line) ?? [];
+    if (who === undefined || !line.includes(stockKey) || !/"HMGET"/i.test(line)) continue;
+    looks.set(who, (looks.get(who) ?? 0) + 1);
+  }
+  return [...looks.values()];
+}
+/** A second is two looks; one more may be under way at either end, and a busy machine may be late. */
+const looksMax = 6;
+
 describe('after the last unit', () => {
   test('a submit costs no call of a store, at any gateway', async () => {
     const { pass } = await site.admitted();
     const { available } = await site.stock();
     const sku = { sku_id: 'quay' };
+    const port = inventoryPort(cluster);
+    const selling = await watchRedis(port);
     await site.act('restock', { ...sku, delta: -available });
-    site.undo('putting the units back', () => site.act('restock', { ...sku, delta: available }));
+    let putBack = false;
+    site.undo('putting the units back', async () => {
+      if (!putBack) await site.act('restock', { ...sku, delta: available });
+    });
     try {
       const people = Array.from({ length: 40 }, () => site.visitor(true));
-      const soldOut = async (): Promise<number> => {
-        const heard = await Promise.all(
-          people.map((person) => person.submitAsNobody(pass.submitPath)),
-        );
-        return heard.filter(({ body }) => body['code'] === 'SECKILL_SOLD_OUT').length;
-      };
+      const heard = () =>
+        Promise.all(people.map((person) => person.submitAsNobody(pass.submitPath)));
+      const soldOut = async (): Promise<number> =>
+        (await heard()).filter(({ body }) => body['code'] === 'SECKILL_SOLD_OUT').length;
+      // Whoever has no credentials hears of a sell-out, or that they have none.
+      const saysOpen = async (): Promise<boolean> =>
+        (await heard()).some(({ status }) => status === 401);
+      await until('no gateway takes it for open', async () => !(await saysOpen()));
+      const looks = looksAfterChange(await selling.end());
+      expect(looks.length).toBeGreaterThan(0);
+      expect(Math.max(...looks)).toBeLessThanOrEqual(looksMax);
       await until('nearly all hear of it', async () => (await soldOut()) >= people.length - 2);
 
-      const port = inventoryPort(cluster);
       const watched = await watchRedis(port);
       const rounds = 60;
       let answered = 0;
@@ -149,6 +172,12 @@ describe('after the last unit', () => {
       // its queue; a reservation, a search or a probe would be.
       expect(seen.length).toBeGreaterThan(0);
       expect(callsOfSubmits(seen) / answered).toBeLessThan(0.001);
+
+      const reopening = await watchRedis(port);
+      await site.act('restock', { ...sku, delta: available });
+      putBack = true;
+      await until('nobody hears of a sell-out any more', async () => (await soldOut()) === 0);
+      expect(Math.max(...looksAfterChange(await reopening.end()))).toBeLessThanOrEqual(looksMax);
     } finally {
       expect(await site.cleanUp()).toEqual([]);
     }
@@ -169,7 +198,10 @@ describe('the inventory server loses everything', () => {
       (await site.stateOf(visitor, requestId)) === 'ORDERED';
     await until('it is ordered', isOrdered);
     // What those before gave back is on its way yet.
-    await until('nobody else has a unit', async () => (await site.stock()).sold === 1);
+    await until('nobody else has a unit, and the inventory knows of the order', async () => {
+      const { sold, held } = await site.stock();
+      return sold === 1 && held === 0;
+    });
     const before = await site.stock();
     await site.inventory.say('FLUSHALL');
     const { code } = await sluice('recover', '--reason', 'the server was flushed');
