@@ -2,8 +2,6 @@ import { type ChildProcess, fork } from 'node:child_process';
 import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { fileURLToPath } from 'node:url';
-import { build } from 'esbuild';
 import { systemClock } from '../src/app/system.ts';
 import { KeyRing } from '../src/core/pass/key-ring.ts';
 import { signUserToken } from '../src/core/pass/user-token.ts';
@@ -20,6 +18,7 @@ import {
 } from './support/bench.ts';
 import { closedLoad, oneAnswer } from './support/http-load.ts';
 import { benchSku, secretOf } from './support/refuse-requests.ts';
+import { bundled } from './support/server-process.ts';
 import type { Opened, RoomOrder, Usage } from './support/room-server.ts';
 
 /**
@@ -31,7 +30,7 @@ import type { Opened, RoomOrder, Usage } from './support/room-server.ts';
  * one wave is released, and people poll, each with a token of their own, beside a bare `node:http`
  * server that answers the same bytes over as many connections. Both take turns; compared are the polls
  * per second of each pair of turns, of which the middle one counts. CPU time per poll is printed beside
- * it: of that, the engine takes some eight hundredths in a slow path for every `process.nextTick` once a
+ * it: of that, the engine takes some hundredths in a slow path for every `process.nextTick` once a
  * program is larger than the bare server is.
  *
  * Memory is the process's resident size after a full collection while everybody waits, over the same
@@ -113,24 +112,6 @@ class ServerProcess {
       this.#child.send({ order: 'stop' } satisfies RoomOrder);
     });
   }
-}
-
-async function bundledServer(folder: string): Promise<string> {
-  const outfile = join(folder, 'room-server.mjs');
-  await build({
-    entryPoints: [fileURLToPath(new URL('./support/room-server.ts', import.meta.url))],
-    outfile,
-    bundle: true,
-    platform: 'node',
-    format: 'esm',
-    target: 'node20',
-    // Some dependencies are CommonJS, and ask for what an ES module does not have.
-    banner: {
-      js: "import { createRequire as makeRequire } from 'node:module'; const require = makeRequire(import.meta.url);",
-    },
-    logLevel: 'warning',
-  });
-  return outfile;
 }
 
 const browser = [
@@ -245,7 +226,7 @@ export async function room(
 ): Promise<{ readonly report: Report; readonly header: Row; readonly rows: readonly Row[] }> {
   const folder = mkdtempSync(join(tmpdir(), 'sluice-bench-'));
   try {
-    const program = await bundledServer(folder);
+    const program = await bundled('room-server', folder);
     const server = new ServerProcess(program);
     const { stock, wave } = size;
     const port = await server.ask<number>({ order: 'room', stock, wave });

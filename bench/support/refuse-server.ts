@@ -1,5 +1,5 @@
-import { createServer } from 'node:http';
 import { createGateway } from '../../src/gateway/gateway.ts';
+import { bareServer } from './bare-server.ts';
 import { type Instruments, instrumented } from './instruments.ts';
 import { refusingDeps } from './refuse-deps.ts';
 import type { RefusalKind } from './refuse-requests.ts';
@@ -27,32 +27,10 @@ async function obey(order: Order): Promise<void> {
     return;
   }
   const port =
-    order.start === 'bare' ? await bare(order.answer) : await sluice(order.kind, order.instruments);
+    order.start === 'bare'
+      ? await bareServer(order.answer)
+      : await sluice(order.kind, order.instruments);
   process.send?.({ port });
-}
-
-function bare(answer: string): Promise<number> {
-  const split = answer.indexOf('\r\n\r\n');
-  const [first = '', ...lines] = answer.slice(0, split).split('\r\n');
-  const status = Number(first.slice(9, 12));
-  // Node adds these three itself, to this server as to ours.
-  const headers = lines
-    .filter((line) => !/^(date|connection|keep-alive):/i.test(line))
-    .flatMap((line) => {
-      const colon = line.indexOf(':');
-      return [line.slice(0, colon), line.slice(colon + 2)];
-    });
-  const body = answer.slice(split + 4);
-  const server = createServer((_request, response) => {
-    response.writeHead(status, headers);
-    response.end(body);
-  });
-  return new Promise((resolve) => {
-    server.listen(0, '127.0.0.1', () => {
-      const address = server.address();
-      resolve(typeof address === 'object' && address !== null ? address.port : 0);
-    });
-  });
 }
 
 async function sluice(kind: RefusalKind, instruments: Instruments | undefined): Promise<number> {

@@ -1,5 +1,4 @@
 import { mkdtempSync, rmSync } from 'node:fs';
-import { createServer } from 'node:http';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { monitorEventLoopDelay } from 'node:perf_hooks';
@@ -17,6 +16,7 @@ import { RoomDoor } from '../../src/pipeline/room-door.ts';
 import type { AdmissionStore } from '../../src/ports/admission-store.ts';
 import { Journal } from '../../src/stores/journal/journal.ts';
 import { MemoryAdmissionStore } from '../../src/stores/memory/admission-store.ts';
+import { bareServer } from './bare-server.ts';
 import { refusingDeps } from './refuse-deps.ts';
 import { benchSku, secretOf } from './refuse-requests.ts';
 
@@ -219,7 +219,7 @@ async function obey(order: RoomOrder): Promise<unknown> {
       room = await Room.start(order.stock, order.wave);
       return room.port;
     case 'bare':
-      return bare(order.answer);
+      return bareServer(order.answer);
     case 'fill':
       return room?.fill(order.from, order.to, order.keep);
     case 'open':
@@ -239,30 +239,6 @@ async function obey(order: RoomOrder): Promise<unknown> {
       if (room !== undefined) rmSync(room.folder, { recursive: true });
       process.exit(0);
   }
-}
-
-function bare(answer: string): Promise<number> {
-  const split = answer.indexOf('\r\n\r\n');
-  const [first = '', ...lines] = answer.slice(0, split).split('\r\n');
-  const status = Number(first.slice(9, 12));
-  // Node adds these three itself, to this server as to ours.
-  const headers = lines
-    .filter((line) => !/^(date|connection|keep-alive):/i.test(line))
-    .flatMap((line) => {
-      const colon = line.indexOf(':');
-      return [line.slice(0, colon), line.slice(colon + 2)];
-    });
-  const body = answer.slice(split + 4);
-  const server = createServer((_request, response) => {
-    response.writeHead(status, headers);
-    response.end(body);
-  });
-  return new Promise((resolve) => {
-    server.listen(0, '127.0.0.1', () => {
-      const address = server.address();
-      resolve(typeof address === 'object' && address !== null ? address.port : 0);
-    });
-  });
 }
 
 process.on('message', (order: RoomOrder) => {
