@@ -335,6 +335,9 @@ test('a sale that has closed says so, and a file without that is not whole', asy
   await w.loop.runOnce();
   w.loop = w.newLoop();
   await w.run(1_000);
+  // Nobody is let in past the line into a sale that is over.
+  const late = await w.door.entryIdOf('concert', 'late');
+  expect(await w.loop.bypass(late, 'operator', 'a friend')).toBe(false);
   const whole = await auditOf(w);
   const nowMs = w.activity.closesAtMs + 120_000;
   expect(verifyDraw(whole, { nowMs })).toMatchObject({ holds: true, finished: true });

@@ -270,6 +270,7 @@ class OpenRoom {
   ): Promise<boolean> {
     const { clock, store } = this.#options;
     await this.#follow();
+    if (phaseAt(this.model.activity, this.#nowMs()) !== 'open') return false;
     const entry = await store.findEntry(this.model.activity.activityId, entryId);
     if (entry === undefined || entry.left) return false;
     const monoMs = clock.monoUs() / 1000;

@@ -59,6 +59,8 @@ export class Hazards {
   #guess = guessWeight;
   /** A time has been seen to its end, or it was seen to stop before. */
   #concludes = false;
+  /** Of those who entered the first part, who have decided against it. */
+  #never = 0;
   /** The best rate seen so far. */
   #peak = 0;
   #fadedAtMs: number | undefined;
@@ -89,6 +91,7 @@ export class Hazards {
   /** Somebody has decided in this part that it never will. */
   learnNever(part: number): void {
     this.#chances = undefined;
+    this.#never += 1;
     for (let at = Math.max(0, part); at < hazardParts; at += 1) {
       this.#entered[at] = (this.#entered[at] ?? 0) + 1;
     }
@@ -122,7 +125,7 @@ export class Hazards {
     const chances = new Float64Array(hazardParts);
     const seen = this.#seenHazards();
     if (!this.#concludes) {
-      // Silence proves nothing yet; what has happened already does.
+      // Silence proves nothing yet; what has happened, or been decided against, does.
       let not = 1;
       for (const [part, entered] of this.#entered.entries()) {
         if (entered === 0) break;
@@ -130,7 +133,9 @@ export class Hazards {
       }
       const few = this.#entered[0] ?? 0;
       const sure = ((1 - not) * few) / (few + guessWeight);
-      return chances.fill(Math.max(-Math.expm1(-this.#firstRate), sure));
+      const against = Math.min(few, this.#never) / (few + guessWeight);
+      const guessed = -Math.expm1(-this.#firstRate);
+      return chances.fill(Math.max(sure, guessed * (1 - against)));
     }
     const belief = (this.#entered[0] ?? 0) / ((this.#entered[0] ?? 0) + this.#guess);
     // Backwards: that it never happens is that it does not in each part that is left.

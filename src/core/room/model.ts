@@ -313,7 +313,8 @@ export class RoomModel {
   /** Closes what is over by `knownAtMs` and takes in how the sale is doing. True when the rate changed. */
   feel(signals: RoomSignals | undefined, knownAtMs: number, monoMs: number): boolean {
     this.#signals = signals;
-    this.book.onSale = signals?.skus.some(({ available }) => available > 0) ?? false;
+    const onSale = signals?.skus.filter(({ available }) => available > 0);
+    this.book.onSale = new Set(onSale?.map(({ skuId }) => skuId));
     this.book.settle(knownAtMs, signals?.mode ?? 'CLOSED');
     for (const lane of this.#lanes.values()) lane.forget((wave) => this.book.isOld(wave));
     return signals !== undefined && this.rate.feel(signals, monoMs);

@@ -1,4 +1,5 @@
 import { describe, expect, test } from 'vitest';
+import { laneKey } from './lanes.ts';
 import { WaveBook } from './wave-book.ts';
 
 const closesAtMs = 10_000;
@@ -70,6 +71,60 @@ describe('news that comes after the clock has concluded', () => {
     early.settle(closesAtMs, 'NORMAL');
     expect(late.totals).toEqual(early.totals);
     expect(late.totals.missed).toBe(1);
+  });
+});
+
+describe('the yield', () => {
+  const lanes = [laneKey('', ['fri']), laneKey('', ['sat'])];
+
+  /** Waves whose people of Friday come, and of Saturday nobody; Saturday has no stock, or has some. */
+  function yieldWith(onSale: readonly string[], mode: 'NORMAL' | 'DEGRADED' = 'NORMAL'): number {
+    const book = new WaveBook(expiresAtMs, closesAtMs);
+    book.onSale = new Set(onSale);
+    let sequence = 0;
+    for (let wave = 1; wave <= 30; wave += 1) {
+      const atMs = wave * 1_000;
+      book.release(
+        wave,
+        atMs,
+        atMs + closesAtMs,
+        lanes.map((lane) => ({ lane, people: 5 })),
+      );
+      book.settle(atMs + 500, mode);
+      for (let one = 0; one < 5; one += 1) {
+        sequence += 1;
+        const claim = { entryId: `e${sequence}`, wave, skuId: 'fri' };
+        book.claim(sequence, lanes[0]!, { ...claim, expiresAtMs: atMs + 500 + expiresAtMs });
+        book.finish(sequence, lanes[0]!, 'bought', mode);
+      }
+    }
+    book.settle(60_000, mode);
+    return book.yield;
+  }
+
+  test('does not fall where people do not come for what is sold out', () => {
+    expect(yieldWith(['fri'])).toBeGreaterThan(0.85);
+    // The same silence where there is stock is their own decision.
+    expect(yieldWith(['fri', 'sat'])).toBeLessThan(0.65);
+  });
+
+  test('is frozen outside NORMAL', () => {
+    expect(yieldWith(['fri', 'sat'], 'DEGRADED')).toBeCloseTo(1 / 1.2, 5);
+  });
+
+  test('is not moved by failures, and by people who think better of it', () => {
+    const after = (outcome: 'failed' | 'gave_up'): number => {
+      const book = new WaveBook(expiresAtMs, closesAtMs);
+      book.release(1, 0, closesAtMs, [{ lane: '', people: 200 }]);
+      for (let one = 0; one < 200; one += 1) {
+        book.claim(one, '', { entryId: `e${one}`, wave: 1, skuId: 'a', expiresAtMs });
+        book.finish(one, '', outcome, 'NORMAL');
+      }
+      book.settle(closesAtMs, 'NORMAL');
+      return book.yield;
+    };
+    expect(after('failed')).toBeGreaterThan(0.8);
+    expect(after('gave_up')).toBeLessThan(0.8);
   });
 });
 

@@ -1,4 +1,5 @@
 import { Hazards, partAt } from './hazards.ts';
+import { laneParts } from './lanes.ts';
 import type { WaveWindow } from './release.ts';
 import { SequenceSet } from './sequence-set.ts';
 import { believedYield, firstYield } from './sizing.ts';
@@ -74,8 +75,8 @@ export class WaveBook {
    * offered again, so neither a pass nor the word that it is their turn may follow.
    */
   readonly lapsed = new SequenceSet();
-  /** Something is on sale: only then is it people's own decision not to come for it. */
-  onSale = true;
+  /** SKUs with stock: only where there is some is it people's own decision not to come. All, if absent. */
+  onSale: ReadonlySet<string> | undefined;
   /** That somebody let in comes for a pass, and that somebody with a pass buys. */
   readonly #comes: Hazards;
   readonly #buys: Hazards;
@@ -144,10 +145,11 @@ export class WaveBook {
       ended: 0,
       lapsed: new Set(),
       part: 0,
-      entered: unclaimedOf(counts),
+      entered: 0,
       came: 0,
       state: 'open',
     };
+    made.entered = this.#mayCome(made);
     this.#waves.set(wave, made);
     this.#open.set(wave, made);
   }
@@ -170,7 +172,7 @@ export class WaveBook {
     if (!counted) {
       this.#count(wave, lane).claimed += 1;
       if (before?.wave === claim.wave && wave !== undefined) wave.ended -= 1;
-      else if (wave !== undefined) wave.came += 1;
+      else if (wave !== undefined && this.#sells(lane)) wave.came += 1;
       // The window was closed here already, but on the store's clock it was not.
       if (wave?.state === 'closed') this.#missed -= 1;
     } else if (before.state === 'no_show') this.#missed -= 1;
@@ -279,7 +281,7 @@ export class WaveBook {
    * told to this book. Costs as much as there is to close.
    */
   settle(knownAtMs: number, mode: SaleMode): void {
-    const learns = mode === 'NORMAL' && this.onSale;
+    const learns = mode === 'NORMAL';
     for (const hazards of [this.#comes, this.#buys]) hazards.fade(knownAtMs);
     for (const wave of this.#open.values()) this.#moveOn(wave, knownAtMs, learns);
     for (const claim of this.#living.values()) this.#moveClaim(claim, knownAtMs, learns);
@@ -322,7 +324,7 @@ export class WaveBook {
     for (; wave.part < part; wave.part += 1) {
       // What a failing sale shows is not what people want.
       if (learns) this.#comes.learn(wave.part, wave.entered, wave.came);
-      wave.entered = mayCome(wave);
+      wave.entered = this.#mayCome(wave);
       wave.came = 0;
     }
   }
@@ -330,7 +332,28 @@ export class WaveBook {
   #moveClaim(claim: ClaimRecord, knownAtMs: number, learns: boolean): void {
     const spanMs = this.#passLifeMs + lateRequestMs;
     const part = partAt(1 - (claim.expiresAtMs + lateRequestMs - knownAtMs) / spanMs);
-    for (; claim.part < part; claim.part += 1) if (learns) this.#buys.learn(claim.part, 1, 0);
+    const sells = learns && this.onSale?.has(claim.skuId) !== false;
+    for (; claim.part < part; claim.part += 1) if (sells) this.#buys.learn(claim.part, 1, 0);
+  }
+
+  /** Some SKU that the lane waits for has stock. */
+  #sells(lane: string): boolean {
+    const { onSale } = this;
+    if (onSale === undefined) return true;
+    const { skuIds } = laneParts(lane);
+    return skuIds.length === 0 ? onSale.size > 0 : skuIds.some((skuId) => onSale.has(skuId));
+  }
+
+  /**
+   * Who of the wave has not come, where there is something to come for; those who have left count as
+   * people who never will.
+   */
+  #mayCome(wave: WaveRecord): number {
+    let people = 0;
+    for (const [lane, { released, claimed }] of wave.lanes) {
+      if (this.#sells(lane)) people += released - claimed;
+    }
+    return Math.max(0, people - wave.ended);
   }
 
   /** Waves in whose name somebody may still come: an open window, or a living pass. */
@@ -438,13 +461,6 @@ export class WaveBook {
     wave?.lanes.set(lane, fresh);
     return fresh;
   }
-}
-
-/** Who of the wave has not come; those who have left count as people who never will. */
-function mayCome(wave: WaveRecord): number {
-  let left = 0;
-  for (const count of wave.lanes.values()) left += count.left;
-  return Math.max(0, unclaimed(wave) + left - wave.ended);
 }
 
 function unclaimed(wave: WaveRecord): number {
