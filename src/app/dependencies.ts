@@ -8,11 +8,11 @@ import type { Clock, Timers } from '../ports/clock.ts';
 import { NotAskedError, OutcomeUnknownError, UnavailableError } from '../ports/errors.ts';
 import type { InventoryStore } from '../ports/inventory-store.ts';
 import type { LeaderLease } from '../ports/leader-lease.ts';
-import type { OrderQueue } from '../ports/order-queue.ts';
+import type { OrderQueue, OrderQueueProducer, PublishOutcome } from '../ports/order-queue.ts';
 import type { AuditLog, OrderStore, PaymentStore } from '../ports/order-store.ts';
 import type { PaymentProvider } from '../ports/payment-provider.ts';
 import type { Random } from '../ports/random.ts';
-import type { Stores } from './embedded-stores.ts';
+import type { RelayRoad, Stores } from './embedded-stores.ts';
 
 /**
  * Everything that this process asks of others, each behind its own way out: deadline, rate, slots,
@@ -25,6 +25,8 @@ export type DependencyName =
   | 'admission'
   | 'inventory'
   | 'queue'
+  | 'outbox'
+  | 'broker'
   | 'orders'
   | 'budgets'
   | 'broadcast'
@@ -57,6 +59,10 @@ const settings = {
   // One call in progress per SKU, and the reads of statuses.
   inventory: { timeoutMs: 2_000, slots: 8_192 },
   queue: { timeoutMs: 4_000, slots: 256 },
+  // Where the queue is a broker, between it and the inventory: one batch at a time.
+  outbox: { timeoutMs: 4_000, slots: 8 },
+  // A batch is stored by several of a broker's servers before it says so.
+  broker: { timeoutMs: 12_000, slots: 4 },
   // A transaction may wait for a connection, and its statement end at the server after 5 s.
   orders: { timeoutMs: 9_000, slots: 1_024 },
   budgets: { timeoutMs: 1_000, slots: 4_096 },
@@ -113,18 +119,33 @@ export class Dependencies {
 
   /** The stores of a deployment, each behind its way out. */
   guard(stores: Stores): Stores {
-    const { admission, inventory, queue, orders, broadcast, budgets, lease } = stores;
+    const { admission, inventory, queue, orders, broadcast, budgets, lease, relay } = stores;
+    const leases =
+      lease === undefined && relay?.lease === undefined ? undefined : this.#store('lease');
+    // What a consumer asks of a broker may take as long there as a batch that is handed to it.
+    const patience = relay === undefined ? {} : { timeoutMs: settings.broker.timeoutMs };
     return {
       ...stores,
       admission: guardAdmission(admission, this.#store('admission')),
       inventory: guardInventory(inventory, this.#store('inventory')),
-      queue: guardQueue(queue, this.#store('queue')),
+      queue: guardQueue(queue, this.#store('queue', patience)),
       orders: guardOrders(orders, this.#store('orders')),
       ...(broadcast === undefined
         ? {}
         : { broadcast: guardBroadcast(broadcast, this.#store('broadcast')) }),
       ...(budgets === undefined ? {} : { budgets: guardBudgets(budgets, this.#store('budgets')) }),
-      ...(lease === undefined ? {} : { lease: guardLease(lease, this.#store('lease')) }),
+      ...(lease === undefined || leases === undefined ? {} : { lease: guardLease(lease, leases) }),
+      ...(relay === undefined ? {} : { relay: this.#guardRelay(relay, leases) }),
+    };
+  }
+
+  #guardRelay(relay: RelayRoad, leases: Outbound | undefined): RelayRoad {
+    const { outbox, broker, lease } = relay;
+    return {
+      ...relay,
+      outbox: guardQueue(outbox, this.#store('outbox')),
+      broker: guardBroker(broker, this.#store('broker')),
+      ...(lease === undefined || leases === undefined ? {} : { lease: guardLease(lease, leases) }),
     };
   }
 
@@ -182,9 +203,10 @@ export class Dependencies {
     this.#before = { atMs, begun, attempts };
   }
 
-  #store(name: keyof typeof settings): Outbound {
+  #store(name: keyof typeof settings, over: { readonly timeoutMs?: number } = {}): Outbound {
     return this.#open(name, {
       ...settings[name],
+      ...over,
       breaker: storeBreaker,
       retry: { attempts: 2, baseMs: 20, capMs: 100 },
     });
@@ -255,6 +277,41 @@ function guardQueue(queue: OrderQueue, outbound: Outbound): OrderQueue {
     buried: 'report',
     close: 'through',
   });
+}
+
+/** A batch of which the broker took nothing: the broker is unwell, however politely that was said. */
+class NothingTakenError extends UnavailableError {
+  readonly outcomes: readonly PublishOutcome[];
+
+  constructor(outcomes: readonly PublishOutcome[], first: Error) {
+    super(first.message, { cause: first });
+    this.outcomes = outcomes;
+  }
+}
+
+/**
+ * A publish says of each message what became of it and does not reject where a broker is silent, so
+ * the breaker would see nothing but good calls. What it refuses to begin, or cuts, rejects: the relay
+ * keeps the whole batch then, and sends it again before anything newer.
+ */
+function guardBroker(broker: OrderQueueProducer, outbound: Outbound): OrderQueueProducer {
+  return {
+    async publish(messages) {
+      try {
+        return await outbound.call(async () => {
+          const outcomes = await broker.publish(messages);
+          const [first] = outcomes;
+          const nothing = outcomes.every(({ kind }) => kind === 'again');
+          if (nothing && first?.kind === 'again')
+            throw new NothingTakenError(outcomes, first.error);
+          return outcomes;
+        });
+      } catch (error) {
+        if (error instanceof NothingTakenError) return error.outcomes;
+        throw error;
+      }
+    },
+  };
 }
 
 function guardOrders(store: OrderStore, outbound: Outbound): OrderStore {
