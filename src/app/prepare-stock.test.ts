@@ -48,6 +48,11 @@ describe('the two sides of a stock at start', () => {
     expect(await prepared(rebuilt)).toEqual({ lost: [sku], preloaded: [] });
   });
 
+  test('an inventory that a rebuild has left a generation behind is named', async () => {
+    const half = { mark: { generation: 1 }, durable: { sold: 0, generation: 2 } };
+    expect(await prepared(half)).toEqual({ lost: [sku], preloaded: [] });
+  });
+
   test('orders that are gone under a living inventory stop the start', async () => {
     const deleted = prepared({ mark: { ordered: 3 } });
     await expect(deleted).rejects.toThrow(OrdersLostError);

@@ -10,7 +10,7 @@ export class OrdersLostError extends Error {
  * Brings every SKU on sale into both stores before anybody is let in. The durable side knows the
  * total and the generation; the inventory store keeps what it has. Repeating it changes nothing, so
  * it runs at each start. Resolves to the SKUs whose inventory is gone although the durable side
- * knows of sales: those must be rebuilt, not preloaded, or sold units would be sold again. The other
+ * knows of sales, or is of an older generation than it: those must be rebuilt, not preloaded, or sold units would be sold again. The other
  * way round nothing can be rebuilt, and reconciliation would take every sold unit for unsold:
  * {@link OrdersLostError}.
  */
@@ -35,6 +35,8 @@ export async function prepareStock(
         if (mark.ordered > 0 && durable?.sold === 0 && (await neverOrdered(stores, activityId))) {
           throw ordersLost(sku, `${mark.ordered} units in orders, and no order`);
         }
+        // A rebuild died half-way: whatever is reserved now could never become an order.
+        if (mark.generation < known) lost.push(sku);
         continue;
       }
       const begun = durable !== undefined && (durable.sold > 0 || durable.generation > 1);

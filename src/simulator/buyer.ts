@@ -28,6 +28,8 @@ export type Ending =
 const pollsMax = 40;
 const questionsMax = 25;
 const triesMax = 8;
+/** Names under which a hammer knocks: each is limited by itself. */
+const hammerNames = 3;
 
 export class Buyer {
   readonly userId: string;
@@ -60,6 +62,7 @@ export class Buyer {
   async #story(): Promise<Ending> {
     const { persona } = this.#item;
     if (persona === 'forger') return this.#forge();
+    if (persona === 'hammer') return this.#hammer();
     const joined = await this.#join();
     if (joined !== undefined) return joined;
     if (persona === 'leaver' && this.#draw.float() < 0.5) {
@@ -122,6 +125,9 @@ export class Buyer {
     const ending = await this.#insist(waited, skuId, requestId, quantity, triesMax);
     if (persona === 'replayer') {
       await this.#insist(waited, skuId, this.#newRequest(), quantity, 1);
+      // The same again, as a page does that is loaded anew.
+      await this.#world.sleep(this.#draw.below(3_000));
+      await this.#insist(waited, skuId, requestId, quantity, 1);
       // The same intention with another content.
       await this.#insist(waited, skuId, requestId, quantity + 1, 1);
     }
@@ -320,6 +326,13 @@ export class Buyer {
       await this.#client.cancel(order);
       return undefined;
     }
+    if (persona === 'late_payer') {
+      // At the last moment, and with money that takes its time.
+      const leftMs = order.payBeforeMs - this.#world.trueMs - 100 - this.#draw.below(900);
+      await this.#world.sleep(Math.min(20_000, Math.max(0, leftMs)));
+      await this.#client.pay(order, this.#draw.float() < 0.6 ? 'slow' : 'card');
+      return undefined;
+    }
     // Some think better of it.
     if (persona !== 'honest' && this.#draw.float() < 0.15) {
       await this.#client.cancel(order);
@@ -341,17 +354,45 @@ export class Buyer {
       const forged = pass === undefined ? undefined : { pass, pathId };
       const requestId = this.#newRequest();
       const verdict = await this.#client.submit(forged, { requestId, skuId, quantity: 1 });
-      if (verdict !== silence) {
-        this.#world.oracle.edge(`answer ${verdict.stage} ${verdict.code}`);
-        this.#world.oracle.check(
-          verdict.decision !== 'handle' || verdict.outcome.state === 'SOLD_OUT',
-          '5',
-          () => `${this.userId} has no pass, and was answered ${verdict.code}`,
-        );
-      }
+      this.#nothingFor(verdict);
       await this.#world.sleep(1_000 + this.#draw.below(4_000));
     }
     return 'refused';
+  }
+
+  /** Under several names, without waiting for answers: knocks that count, and that reserve nothing. */
+  async #hammer(): Promise<Ending> {
+    const names = Array.from(
+      { length: hammerNames },
+      (_, at) => new Client(this.#world, `${this.userId}x${at}`, this.#draw),
+    );
+    const skuId = this.#wantedSku();
+    const answers: Promise<unknown>[] = [];
+    const knocks = 15 + this.#draw.below(25);
+    for (let knock = 0; knock < knocks; knock += 1) {
+      const client = names[knock % names.length];
+      const asked = client?.submit(undefined, {
+        requestId: this.#newRequest(),
+        skuId,
+        quantity: 1,
+      });
+      answers.push(Promise.resolve(asked).then((verdict) => this.#nothingFor(verdict)));
+      // In bursts: what a lease has left after one is there when the next begins.
+      const pause = this.#draw.float() < 0.15 ? 400 + this.#draw.below(2_500) : 20;
+      await this.#world.sleep(pause + this.#draw.below(60));
+    }
+    await Promise.all(answers);
+    return 'refused';
+  }
+
+  #nothingFor(verdict: Verdict | Silence | undefined): void {
+    if (verdict === undefined || verdict === silence) return;
+    this.#world.oracle.edge(`answer ${verdict.stage} ${verdict.code}`);
+    this.#world.oracle.check(
+      verdict.decision !== 'handle' || verdict.outcome.state === 'SOLD_OUT',
+      '5',
+      () => `${this.userId} has no pass, and was answered ${verdict.code}`,
+    );
   }
 
   /** None, nonsense, one of their own making, or somebody else's. */

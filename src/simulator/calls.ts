@@ -24,6 +24,11 @@ const patienceUs: Readonly<Record<PortName, number>> = {
 const slowUs = [50_000, 2_500_000] as const;
 /** A late call arrives so long after it was given up, µs. */
 const lateUs = [1_000, 3_000_000] as const;
+/** One in four so many times as late. */
+const muchLater = 5;
+
+/** A repeated call comes again after so long, µs. */
+const againUs = [20_000, 12_000_000] as const;
 
 /** Which of a port's methods change something: the outcome of others is never in doubt. */
 export interface PortMethods {
@@ -117,7 +122,8 @@ export function throughPort<Port extends object>(
           if (method === undefined) throw new TypeError(`the port has no ${name}`);
           const value = await method.apply(there, given as unknown[]);
           // What a process has told only itself, and not yet kept, dies with it.
-          if (!local || process.life === life) world.oracle.observe(observed, given, value);
+          if (!local || process.life === life)
+            world.oracle.observe(observed, given, value, process);
           return value;
         });
     }
@@ -157,7 +163,7 @@ class Caller {
   call(labels: Labels, changes: boolean, work: () => Promise<unknown>): Promise<unknown> {
     const { world, process, port, local } = this.#options;
     if (process.life !== this.#life) return never;
-    const fault = world.faults.ofCall(port, process.index, world.nowMs);
+    const fault = world.faults.ofCall(port, process.index, world.nowMs, changes);
     if (fault !== undefined) {
       world.note(fault, `${process.name} ${labels.there}`);
     }
@@ -181,10 +187,16 @@ class Caller {
         world.time.after(world.latency(port), labels.there, () => this.#forget(work));
         return this.#giveUp(patienceUs[port], labels, changes);
       case 'late': {
-        const us = patienceUs[port] + lateUs[0] + world.chance.below(lateUs[1] - lateUs[0]);
+        const by = world.chance.below(lateUs[1] - lateUs[0]);
+        const us = patienceUs[port] + lateUs[0] + (by % 4 === 0 ? by * muchLater : by);
         world.time.after(us, labels.late, () => this.#forget(work));
         return this.#giveUp(patienceUs[port], labels, changes);
       }
+      case 'repeated':
+        world.time.after(againUs[0] + world.chance.below(againUs[1]), labels.late, () =>
+          this.#forget(work),
+        );
+        return this.#remote(work, labels, world.latency(port), 0);
       case 'crash_before':
         world.crash(process);
         return never;

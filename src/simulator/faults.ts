@@ -27,6 +27,8 @@ export const callFaults = [
   'lost_reply',
   /** It is done after its caller has given up. */
   'late',
+  /** It is done and answered, and done once more some time later: somebody on the way sent it again. */
+  'repeated',
   /** The caller dies as it calls: nothing was done. */
   'crash_before',
   /** It is done, and the caller dies before it hears of it. */
@@ -47,27 +49,41 @@ export const otherFaults = [
   'net_loss',
   'net_twice',
   'net_slow',
+  /** A process answers somebody, and dies at once. */
+  'crash_answered',
+  /** One process is cut off from all servers, one way: what it says, or what it would hear, is lost. */
+  'cut_off',
 ] as const;
 export type FaultKind = CallFault | (typeof otherFaults)[number];
 
+/** These need a way between the caller and what is called. */
+const onTheWay: ReadonlySet<string> = new Set(['lost_request', 'late', 'repeated']);
+
+/** What may safely come twice by its own promise, and is sent again by clients and proxies. */
+const repeatable: ReadonlySet<PortName> = new Set(['inventory', 'queue', 'admission', 'broadcast']);
+
 /** A store in the same process loses no messages on the way; a database in a thread still may. */
 export function mayHappen(fault: FaultKind, deployment: 'embedded' | 'many'): boolean {
-  return deployment === 'many' || (fault !== 'lost_request' && fault !== 'late');
+  return deployment === 'many' || !onTheWay.has(fault);
 }
 
 /** Can this fault hit this port in this deployment? */
 export function canHit(fault: CallFault, port: PortName, deployment: 'embedded' | 'many'): boolean {
+  if (fault === 'repeated' && !repeatable.has(port)) return false;
   if (deployment === 'many') return true;
   if (port === 'lease' || port === 'broadcast') return false;
   // What a process says to its own memory is not lost on the way back.
   if (fault === 'lost_reply') return port === 'orders' || port === 'payments';
-  return fault !== 'lost_request' && fault !== 'late';
+  return !onTheWay.has(fault);
 }
 
 /** Every pair that can be reached in some deployment. */
 export const faultPortPairs: readonly string[] = callFaults.flatMap((fault) =>
-  portNames.map((port) => `${fault} × ${port}`),
+  portNames.filter((port) => canHit(fault, port, 'many')).map((port) => `${fault} × ${port}`),
 );
+
+/** Of these only calls that change something know: a question is as if it had never been asked. */
+const onlyWrites: ReadonlySet<string> = new Set(['lost_reply', 'late', 'repeated', 'crash_after']);
 
 interface Window {
   readonly item: FaultItem;
@@ -106,14 +122,20 @@ export class Faults {
   }
 
   /** What happens to this call. Asked once for each. */
-  ofCall(port: PortName, process: number, nowMs: number): CallFault | undefined {
+  ofCall(port: PortName, process: number, nowMs: number, changes: boolean): CallFault | undefined {
     if (this.#windows.length === 0) return undefined;
     for (const window of this.#windows) {
       const { item } = window;
+      if (item.fault === 'cut_off') {
+        if (!this.#hits(window, process, nowMs)) continue;
+        this.note('cut_off');
+        return isDeaf(item) ? 'lost_reply' : 'lost_request';
+      }
       const fault = item.fault as CallFault;
       if (item.port !== port || !isCallFault.has(fault) || !canHit(fault, port, this.#deployment)) {
         continue;
       }
+      if (!changes && onlyWrites.has(fault)) continue;
       if (!this.#hits(window, process, nowMs)) continue;
       this.note(`${fault} × ${port}`);
       return fault;
@@ -131,6 +153,16 @@ export class Faults {
     return undefined;
   }
 
+  /** Does this process hear nothing of what servers say? */
+  deaf(process: number, nowMs: number): boolean {
+    return this.#windows.some(
+      (window) =>
+        window.item.fault === 'cut_off' &&
+        isDeaf(window.item) &&
+        this.#hits(window, process, nowMs),
+    );
+  }
+
   #hits(window: Window, process: number, nowMs: number): boolean {
     const { item } = window;
     if (nowMs >= window.untilMs) return false;
@@ -142,6 +174,9 @@ export class Faults {
 }
 
 const isCallFault: ReadonlySet<string> = new Set(callFaults);
+
+/** Of whoever is cut off: the answers are lost, not the questions. */
+const isDeaf = ({ size }: FaultItem): boolean => size % 2 === 1;
 
 /** Uniform in [0, 1) from two numbers (splitmix32): the chance of one call of one fault. */
 export function dice(a: number, b: number): number {

@@ -130,6 +130,12 @@ export class Oracle {
     this.lookAnew();
   }
 
+  /** A process with journals has died, and its journals were read again. */
+  crashedWithJournals(): void {
+    this.lookAnew();
+    this.orders.lookAtJournal();
+  }
+
   /** Stock is not what it was, whatever its sequence says. */
   lookAnew(): void {
     this.stock.lookAnew();
@@ -164,7 +170,7 @@ export class Oracle {
   }
 
   /** What a store has just done and answered, whoever hears of it: the port and its method. */
-  observe(call: string, given: readonly unknown[], value: unknown): void {
+  observe(call: string, given: readonly unknown[], value: unknown, process: SimProcess): void {
     this.#anyTouched = true;
     switch (call) {
       case 'inventory.reserve':
@@ -187,6 +193,7 @@ export class Oracle {
         return;
       case 'budgets.renew':
         this.budgets.renewed(
+          process,
           given as Parameters<BudgetStore['renew']>,
           value as Awaited<ReturnType<BudgetStore['renew']>>,
         );

@@ -180,6 +180,20 @@ export class OrderWatch {
     }
   }
 
+  /** Whatever was given out to be ordered was safe in the journal before. */
+  lookAtJournal(): void {
+    if (this.#oracle.forgotten > 0) return;
+    const { orders, inventory } = this.#world.servers;
+    for (const { facts, live } of orders.everyFate()) {
+      const stock = inventory.engine.machine.skus.get(skuName(facts))?.stock;
+      this.#oracle.check(
+        !live || stock?.byId(facts.reservationId) !== undefined,
+        '1',
+        () => `${facts.reservationId} is ordered, and the journal does not know of it`,
+      );
+    }
+  }
+
   #countOrder(state: OrderState, by: number): void {
     const at = stateIndex[state];
     this.counts[at] = (this.counts[at] ?? 0) + by;

@@ -46,6 +46,8 @@ export interface Shape {
   readonly storeUs: readonly [number, number];
   readonly databaseUs: readonly [number, number];
   readonly networkUs: readonly [number, number];
+  /** One flush of an embedded journal, µs: from, to. */
+  readonly flushUs: readonly [number, number];
   /** Machines whose clocks are off by up to so much, ms, and run fast or slow by up to so many parts. */
   readonly skewMs: number;
   readonly drift: number;
@@ -77,8 +79,10 @@ export const personas = [
   'sleeper',
   'collector',
   'persistent',
+  'late_payer',
 ] as const;
-export type Persona = (typeof personas)[number];
+/** A hammer is no customer: it is there where something limits how much is let through. */
+export type Persona = (typeof personas)[number] | 'hammer';
 
 export interface BuyerItem {
   readonly kind: 'buyer';
@@ -147,6 +151,7 @@ export function planOf(seed: number): Plan {
   const next = (): number => (id += 1);
   const items: Item[] = [
     ...buyersOf(random, shape, next),
+    ...hammersOf(random, shape, next),
     ...faultsOf(random, shape, next),
     ...actsOf(random, shape, next),
   ];
@@ -159,7 +164,7 @@ export function withItems(plan: Plan, ids: ReadonlySet<number>): Plan {
 }
 
 function shapeOf(random: SeededRandom): Shape {
-  const deployment = chance(random, 0.25) ? 'embedded' : 'many';
+  const deployment = chance(random, 0.3) ? 'embedded' : 'many';
   const alone = deployment === 'embedded';
   const seats = chance(random, 0.1);
   const skus = Array.from({ length: chance(random, 0.2) ? 2 : 1 }, (_, at) => ({
@@ -170,7 +175,7 @@ function shapeOf(random: SeededRandom): Shape {
   const mode = oneOf<RoomMode>(random, ['draw', 'draw', 'fifo', 'fifo', 'passthrough', 'weighted']);
   const lobbyMs = between(random, 15, 40) * 100;
   const openForMs = between(random, 9, 20) * 1_000;
-  const paymentDeadlineMs = oneOf(random, [6_000, 15_000, 60_000, 900_000]);
+  const paymentDeadlineMs = oneOf(random, [3_000, 6_000, 15_000, 60_000, 900_000]);
   return {
     deployment,
     gateways: alone || chance(random, 0.5) ? 1 : 2,
@@ -192,7 +197,7 @@ function shapeOf(random: SeededRandom): Shape {
       scope: oneOf(random, ['none', 'none', 'lease', 'lease', 'exact']),
       perSecond: oneOf(random, [2, 5, 20]),
       burst: oneOf(random, [2, 5, 10]),
-      fail: oneOf(random, ['closed', 'closed', 'local', 'instance']),
+      fail: oneOf(random, ['closed', 'closed', 'local', 'local', 'instance']),
     },
     storeUs: oneOf(random, [
       [200, 900],
@@ -206,6 +211,11 @@ function shapeOf(random: SeededRandom): Shape {
     networkUs: oneOf(random, [
       [2_000, 20_000],
       [20_000, 150_000],
+    ] as const),
+    // Some disks stall.
+    flushUs: oneOf(random, [
+      [300, 3_000],
+      [50_000, 1_500_000],
     ] as const),
     skewMs: oneOf(random, [0, 0, 300, 1_500]),
     drift: oneOf(random, [0, 0, 0.0002, 0.002]),
@@ -231,8 +241,26 @@ function buyersOf(random: SeededRandom, shape: Shape, next: () => number): Buyer
   }));
 }
 
+/** Whoever knocks without pause and without a right to anything, where something counts the knocks. */
+function hammersOf(random: SeededRandom, shape: Shape, next: () => number): BuyerItem[] {
+  if (shape.limits.scope === 'none' || chance(random, 0.3)) return [];
+  return Array.from({ length: between(random, 1, 2) }, () => ({
+    kind: 'buyer',
+    id: next(),
+    atMs: between(random, shape.lobbyMs, Math.max(shape.lobbyMs, shape.healAtMs - 3_000)),
+    persona: 'hammer',
+  }));
+}
+
 /** Where most depends on it, twice. */
-const busyPorts: readonly PortName[] = [...portNames, 'inventory', 'queue', 'orders'];
+const busyPorts: readonly PortName[] = [
+  ...portNames,
+  'inventory',
+  'queue',
+  'orders',
+  'payments',
+  'payments',
+];
 
 function faultsOf(random: SeededRandom, shape: Shape, next: () => number): FaultItem[] {
   // A share of seeds has no faults at all: what breaks there needs none.
@@ -249,12 +277,15 @@ function faultsOf(random: SeededRandom, shape: Shape, next: () => number): Fault
       'net_loss',
       'net_twice',
       'net_slow',
+      'crash_answered',
+      ...(shape.deployment === 'embedded' ? (['crash_answered', 'crash_answered'] as const) : []),
       ...(shape.deployment === 'many'
-        ? (['failover', 'drop_words', 'forget_budgets'] as const)
+        ? (['failover', 'drop_words', 'forget_budgets', 'cut_off'] as const)
         : []),
     ] as const
   ).filter(() => chance(random, 0.35));
-  if (kinds.length === 0) return [];
+  const away = awayOf(random, shape, next);
+  if (kinds.length === 0) return away;
   const count = between(random, 1, 8);
   // Budgets are asked where something is limited by them, and then much depends on it.
   const asked: readonly PortName[] =
@@ -262,20 +293,41 @@ function faultsOf(random: SeededRandom, shape: Shape, next: () => number): Fault
       ? busyPorts.filter((port) => port !== 'budgets')
       : [...busyPorts, 'budgets', 'budgets', 'budgets'];
   const ports = asked.filter(() => chance(random, 0.5));
-  return Array.from({ length: count }, (): FaultItem => {
+  const own = Array.from({ length: count }, (): FaultItem => {
     const fault = oneOf<FaultKind>(random, kinds);
     const atMs = between(random, 300, shape.healAtMs - 300);
-    const whole = chance(random, 0.25);
+    const cut = fault === 'cut_off';
+    const whole = cut || fault === 'crash_answered' || chance(random, 0.25);
+    const lengths = cut ? [2_000, 5_000, 8_000, 12_000] : [300, 1_500, 4_000, 10_000];
     return {
       kind: 'fault',
       id: next(),
       atMs,
-      forMs: Math.min(shape.healAtMs - atMs, oneOf(random, [300, 1_500, 4_000, 10_000])),
+      forMs: Math.min(shape.healAtMs - atMs, oneOf(random, lengths)),
       fault,
       port: ports.length === 0 ? oneOf(random, asked) : oneOf(random, ports),
-      ...(chance(random, 0.5) ? { process: random.below(8) } : {}),
+      ...(cut || chance(random, 0.5) ? { process: random.below(8) } : {}),
       share: whole ? 1 : oneOf(random, [0.05, 0.2, 0.5]),
       size: random.below(1_000),
+    };
+  });
+  return [...own, ...away];
+}
+
+/** Where something is limited by shared budgets, their store is away now and then, for all. */
+function awayOf(random: SeededRandom, shape: Shape, next: () => number): FaultItem[] {
+  if (shape.limits.scope === 'none' || chance(random, 0.4)) return [];
+  return Array.from({ length: between(random, 1, 3) }, (): FaultItem => {
+    const atMs = between(random, shape.lobbyMs, shape.healAtMs - 300);
+    return {
+      kind: 'fault',
+      id: next(),
+      atMs,
+      forMs: Math.min(shape.healAtMs - atMs, between(random, 15, 60) * 100),
+      fault: 'refused',
+      port: 'budgets',
+      share: 1,
+      size: 0,
     };
   });
 }

@@ -110,6 +110,11 @@ export class SimProcess implements Owner {
     return this.roles.includes(role);
   }
 
+  /** Somebody sets the clock as right as clocks are here. */
+  setClockRight(): void {
+    this.clock.set(this.#skewMs);
+  }
+
   /** Begins a life; resolves when it serves, or has failed to (and then it will be tried again). */
   async start(): Promise<void> {
     const { world } = this.#parts;
@@ -117,7 +122,7 @@ export class SimProcess implements Owner {
     const { life } = this;
     this.#grantedBefore = this.#markers.granted;
     // A machine is given the time before anything is started on it.
-    this.clock.set(this.#skewMs);
+    this.setClockRight();
     try {
       const running = await this.#boot();
       if (this.life === life) this.running = running;

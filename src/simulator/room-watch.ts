@@ -79,11 +79,14 @@ export class RoomWatch {
     }
     const event = JSON.parse(value) as RoomEvent;
     this.#oracle.edge(`room ${event.e}`);
-    this.#numbers += 1;
+    const before = this.#numbers;
+    this.#numbers = Number(match[1]);
+    // What was in a journal when its process died, and had not been answered, was not seen here.
+    const unseen = this.#world.plan.shape.deployment === 'embedded';
     this.#oracle.check(
-      Number(match[1]) === this.#numbers,
+      this.#numbers === before + 1 || (unseen && this.#numbers > before),
       'room log',
-      () => `decision ${match[1]} follows ${this.#numbers - 1}`,
+      () => `decision ${this.#numbers} follows ${before}`,
     );
     if (event.e === 'wave' || event.e === 'bypassed') this.#letIn(event);
   }

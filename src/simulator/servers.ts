@@ -24,8 +24,13 @@ import { OwnedTimers } from './time.ts';
 
 /** Writes younger than this may be forgotten by a failover, µs. */
 const replicaLagUs = 10_000_000;
-/** One flush of a journal takes between these, µs. */
-const flushUs = [300, 3_000] as const;
+
+/** How long one flush of a journal takes, µs, drawn anew for each. */
+interface Flush {
+  readonly random: SeededRandom;
+  readonly fromUs: number;
+  readonly toUs: number;
+}
 
 /** A log of lines, the older of which are safe. */
 export class SimLog implements StepLog {
@@ -33,14 +38,14 @@ export class SimLog implements StepLog {
   readonly #times: number[] = [];
   readonly #time: VirtualTime;
   /** Undefined: on a server, where a line is safe as soon as it is written. */
-  readonly #flush: { readonly random: SeededRandom } | undefined;
+  readonly #flush: Flush | undefined;
   #safe = 0;
   /** Counts cuts: a flush of what has been cut away says nothing of what came after. */
   #cuts = 0;
   #flushing: Promise<void> | undefined;
   readonly failure = undefined;
 
-  constructor(time: VirtualTime, flush?: { readonly random: SeededRandom }) {
+  constructor(time: VirtualTime, flush?: Flush) {
     this.#time = time;
     this.#flush = flush;
   }
@@ -52,15 +57,15 @@ export class SimLog implements StepLog {
   }
 
   durable(): Promise<void> {
-    if (this.#safe === this.records.length) return settled;
+    if (this.#flush === undefined || this.#safe === this.records.length) return settled;
     if (this.#flushing !== undefined) {
       // What came after the flush began is in the next one.
       return this.#flushing.then(() => this.durable());
     }
-    const { random } = this.#flush ?? {};
+    const { random, fromUs, toUs } = this.#flush;
     const upTo = this.records.length;
     const cuts = this.#cuts;
-    const us = flushUs[0] + (random?.below(flushUs[1] - flushUs[0]) ?? 0);
+    const us = fromUs + random.below(toUs - fromUs);
     this.#flushing = new Promise((resolve) => {
       this.#time.after(us, 'flush', () => {
         if (cuts === this.#cuts) {
@@ -270,15 +275,18 @@ export interface ServersParts {
   readonly time: VirtualTime;
   readonly clock: MachineClock;
   readonly random: SeededRandom;
-  /** The stores are in a process, and journaled there. */
-  readonly embedded: boolean;
+  /** The stores are in a process, and journaled there by flushes that take so long; else undefined. */
+  readonly flushUs: readonly [number, number] | undefined;
   readonly trouble: Trouble;
 }
 
 export function openServers(parts: ServersParts): Servers {
-  const { time, clock, random, embedded, trouble } = parts;
+  const { time, clock, random, flushUs, trouble } = parts;
   const log = (name: string): SimLog =>
-    new SimLog(time, embedded ? { random: random.fork(name) } : undefined);
+    new SimLog(
+      time,
+      flushUs && { random: random.fork(name), fromUs: flushUs[0], toUs: flushUs[1] },
+    );
   const hashSeed = new Uint32Array(new Uint8Array(random.fork('hash').bytes(16)).buffer);
   const openBudgets = (): MemoryBudgetStore =>
     // Its sweeper only saves memory, and is no part of any promise.

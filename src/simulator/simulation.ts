@@ -248,11 +248,10 @@ function strike(world: World, item: FaultItem): void {
     }
     case 'leap': {
       faults.note('leap');
-      const before = process.clock.skewMs;
       const ms = (item.size % 2 === 0 ? 1 : -1) * (1_000 + item.size * 4_000);
       world.note('leap', `${process.name} by ${ms} ms`);
-      process.clock.set(before + ms);
-      time.after(item.forMs * 1_000, 'clock set right', () => process.clock.set(before));
+      process.clock.set(process.clock.skewMs + ms);
+      time.after(item.forMs * 1_000, 'clock set right', () => process.setClockRight());
       return;
     }
     case 'failover':

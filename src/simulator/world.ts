@@ -23,6 +23,10 @@ export const epochMs = 1_800_000_000_000;
 export const activityId = 'show';
 /** Longest wait of a client for an answer, µs. */
 const clientPatienceUs = 4_000_000;
+/** The second copy of a question comes up to so much later, µs. */
+const lateCopyUs = 12_000_000;
+/** A process that dies once it has answered dies within this, µs. */
+const crashAnsweredUs = 2_000;
 /** After its deadline an order waits so long for money that is on its way, ms. */
 export const paymentGraceMs = 1_000;
 
@@ -101,7 +105,7 @@ export class World {
       // Embedded stores live on the machine of their process.
       clock: embedded && first !== undefined ? first.clock : clockOf('servers'),
       random: random.fork('servers'),
-      embedded,
+      flushUs: embedded ? shape.flushUs : undefined,
       trouble: {
         givesTwice: () => this.happens('duplicate', -1) !== undefined,
         refusesMessage: ({ reservationId }) => this.#isPoison(reservationId),
@@ -229,7 +233,7 @@ export class World {
       admission.reopen();
       this.servers.forgetBudgets();
       this.oracle.budgets.forgot();
-      this.oracle.lookAnew();
+      this.oracle.crashedWithJournals();
     }
     process.die();
   }
@@ -261,6 +265,7 @@ export class World {
     void this.servers.words.listen((topic, text) => {
       if (process.life !== life) return;
       if (this.happens('drop_words', process.index) === true) return;
+      if (this.faults.deaf(process.index, this.nowMs)) return;
       const atUs = Math.max(
         this.time.nowUs + this.latency('broadcast'),
         this.#heardAtUs.get(process) ?? 0,
@@ -302,7 +307,9 @@ export class World {
       for (let n = 0; n < times; n += 1) {
         if (this.happens('net_loss', -1) === true) continue;
         const us = this.#networkUs(draw);
-        this.time.after(us, label, () => this.#serve(label, draw, work, hear));
+        // A second copy may come when everything has long been decided.
+        const lateUs = n > 0 && draw.float() < 0.3 ? draw.below(lateCopyUs) : 0;
+        this.time.after(us + lateUs, label, () => this.#serve(label, draw, work, hear));
       }
     });
   }
@@ -324,6 +331,11 @@ export class World {
     const answer = (value: Value | Silence): void => {
       // The connection broke with the process.
       if (gateway.life !== life && value !== silence) return;
+      if (label === 'submit' && this.happens('crash_answered', gateway.index) === true) {
+        this.time.after(this.chance.below(crashAnsweredUs), 'crash', () => {
+          if (gateway.life === life) this.crash(gateway);
+        });
+      }
       if (this.happens('net_loss', -1) === true) return;
       this.time.after(this.#networkUs(draw), `${label} back`, () => hear(value));
     };

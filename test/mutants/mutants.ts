@@ -35,6 +35,7 @@ const batcher = 'src/pipeline/reserve-batcher.ts';
 const pipeline = 'src/pipeline/pipeline.ts';
 const pass = 'src/core/pass/pass.ts';
 const money = 'src/core/orders/judge-payment.ts';
+const lease = 'src/core/limit/lease.ts';
 const budget = 'src/core/limit/budget.ts';
 
 export const mutants: readonly Mutant[] = [
@@ -356,5 +357,128 @@ export const mutants: readonly Mutant[] = [
     'shrink-below-zero',
     'the operator knows',
     edit(machine, '    if (stock.available + delta < 0)\n', '    if (stock.total + delta < 0)\n'),
+  ),
+  mutant(
+    'late-order-undoes-release',
+    'ordered is ordered',
+    edit(
+      stock,
+      "        return reservation.state === 'held';\n",
+      "        return reservation.state !== 'ordered';\n",
+    ),
+  ),
+  mutant(
+    'acknowledged-twice-counts-twice',
+    'it is only a counter',
+    edit(outbox, 'if (pending !== undefined) this.acknowledged += 1;', 'this.acknowledged += 1;'),
+  ),
+  mutant(
+    'old-generation-accepted',
+    'a message is a message',
+    edit(
+      'src/core/orders/decide-batch.ts',
+      "  if (message.generation < stock.generation) return 'lost';\n",
+      '',
+    ),
+  ),
+  mutant(
+    'late-money-keeps-no-unit',
+    'the buyer has paid',
+    edit(
+      settle,
+      '  if (reply.changed > 0) return true;\n',
+      '  if (reply.changed >= 0) return true;\n',
+    ),
+  ),
+  mutant(
+    'answered-before-the-journal',
+    'disks are fast',
+    edit(
+      'src/stores/memory/inventory-store.ts',
+      '    await this.engine.promised(step !== undefined);\n    return reply;',
+      '    return reply;',
+    ),
+  ),
+  mutant(
+    'given-out-before-the-journal',
+    'a message is not an answer',
+    edit('src/queues/memory-queue.ts', '        await safe;\n', '        void safe;\n'),
+  ),
+  mutant(
+    'confirmed-twice-refunds',
+    'a second confirmation is a second payment',
+    edit(
+      money,
+      "    case 'CONFIRMED':\n    case 'REFUND_DUE':\n    case 'REFUNDED':\n    case 'HELD':\n      return move('none');\n    case 'CREATED':",
+      "    case 'REFUND_DUE':\n    case 'REFUNDED':\n    case 'HELD':\n      return move('none');\n    case 'CONFIRMED':\n    case 'CREATED':",
+    ),
+  ),
+  mutant(
+    'late-money-kept-without-a-unit',
+    'an operator will see it',
+    edit(
+      money,
+      "gone: { effect: 'refund_due_late', payment: 'REFUND_DUE' },",
+      "gone: { effect: 'refund_due_late', payment: 'CONFIRMED' },",
+    ),
+  ),
+  mutant(
+    'paid-order-behind-a-refusal',
+    'the newest fate is the true one',
+    edit(
+      'src/pipeline/request-status.ts',
+      "  return record.state !== 'released' && record.reservationId !== fate.reservationId;\n",
+      "  return record.state === 'held' || record.reservationId !== fate.reservationId;\n",
+    ),
+  ),
+  mutant(
+    'emergency-budget-without-its-marker',
+    'it is an emergency',
+    edit(
+      'src/stores/limits/shared-budgets.ts',
+      'lease.openEmergency(granted ? emergencyTokens * 1000 : 0);',
+      'lease.openEmergency(granted || emergencyTokens > 0 ? emergencyTokens * 1000 : 0);',
+    ),
+  ),
+  mutant(
+    'store-away-lets-in',
+    'better to sell than to refuse',
+    edit(
+      'src/core/rules/live.ts',
+      "    ({ live }) => live.rule.fail === 'closed' || live.rule.fail === 'local',\n",
+      "    ({ live }) => live.rule.fail === 'local',\n",
+    ),
+  ),
+  mutant(
+    'lease-spent-after-its-deadline',
+    'what is left is ours',
+    edit(
+      lease,
+      '  return parcel.deadlineUs > nowUs ? parcel.milli : 0;\n',
+      '  return nowUs > 0 ? parcel.milli : 0;\n',
+    ),
+    edit(
+      lease,
+      'if (parcel.milli > 0 && parcel.deadlineUs <= nowUs) {',
+      'if (parcel.milli > 0 && parcel.deadlineUs + 60_000_000 <= nowUs) {',
+    ),
+  ),
+  mutant(
+    'room-not-read-again',
+    'memory is as good as the log',
+    edit(
+      'src/control/room-loop.ts',
+      '        // What was decided last may or may not be in the log. Only the log knows.\n        this.#room = undefined;\n',
+      '',
+    ),
+  ),
+  mutant(
+    'leads-longer-than-the-lease',
+    'renewing has always worked',
+    edit(
+      'src/control/leadership.ts',
+      'this.#untilUs = askedUs + this.#leaseMs * (1 - margin) * 1_000;',
+      'this.#untilUs = askedUs + this.#leaseMs * (3 - margin) * 1_000;',
+    ),
   ),
 ];

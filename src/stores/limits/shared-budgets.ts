@@ -47,13 +47,14 @@ export class SharedBudgets implements SharedLimits {
   readonly #options: SharedBudgetsOptions;
   readonly #instance: string;
   readonly #leases = new Map<string, Lease>();
-  readonly #timer: TimerHandle;
+  /** Runs while there is a lease to look at. */
+  #timer: TimerHandle | undefined;
+  #closed = false;
   #emergencyTotalMilli = 0;
 
   constructor(options: SharedBudgetsOptions) {
     this.#options = options;
     this.#instance = newId(options.random, 'i');
-    this.#timer = options.timers.every(tickMs, () => this.#tick());
   }
 
   /** Emergency tokens spent since the start, thousandths: any growth is an alarm. */
@@ -93,6 +94,7 @@ export class SharedBudgets implements SharedLimits {
       this.#emergencyTotalMilli += milli;
     });
     this.#leases.set(name, made);
+    if (!this.#closed) this.#timer ??= this.#options.timers.every(tickMs, () => this.#tick());
     return made;
   }
 
@@ -110,7 +112,8 @@ export class SharedBudgets implements SharedLimits {
 
   /** Hands every lease back, as far as the store answers in time, and stops. */
   async close(): Promise<void> {
-    this.#timer.cancel();
+    this.#closed = true;
+    this.#timer?.cancel();
     const { store, clock, onTrouble } = this.#options;
     await Promise.all(
       [...this.#leases.values()].map(async (lease) => {
@@ -137,6 +140,9 @@ export class SharedBudgets implements SharedLimits {
       if (request !== undefined) this.#renew(lease, request);
       if (lease.wantsEmergency()) this.#makeReady(lease);
     }
+    if (this.#leases.size > 0) return;
+    this.#timer?.cancel();
+    this.#timer = undefined;
   }
 
   #renew(lease: Lease, request: Parameters<BudgetStore['renew']>[1]): void {
