@@ -192,7 +192,13 @@ export function orderQueueContract(name: string, make: () => Promise<QueueHarnes
     });
 
     it('reports depth, given out or not, and the age of the oldest', async () => {
-      expect(await queue.backlog(nowMs)).toEqual({
+      // Said by a queue behind a relay: everything has been carried here, so that nothing waits there.
+      const carried = async (atMs: number): Promise<object> => {
+        const { outboxOldestAgeMs = 0, ...backlog } = await queue.backlog(atMs);
+        expect(outboxOldestAgeMs).toBe(0);
+        return backlog;
+      };
+      expect(await carried(nowMs)).toEqual({
         depth: 0,
         oldestAgeMs: 0,
         buried: 0,
@@ -204,7 +210,7 @@ export function orderQueueContract(name: string, make: () => Promise<QueueHarnes
       await harness.store.reserve(sku, [later], 0, nowMs + 5_000);
       await harness.carry();
       const [first] = await queue.receive('a', 1, 0);
-      expect(await queue.backlog(nowMs + 8_000)).toEqual({
+      expect(await carried(nowMs + 8_000)).toEqual({
         depth: 2,
         oldestAgeMs: 8_000,
         buried: 0,
