@@ -35,7 +35,6 @@ const batcher = 'src/pipeline/reserve-batcher.ts';
 const pipeline = 'src/pipeline/pipeline.ts';
 const pass = 'src/core/pass/pass.ts';
 const money = 'src/core/orders/judge-payment.ts';
-const lease = 'src/core/limit/lease.ts';
 const budget = 'src/core/limit/budget.ts';
 
 export const mutants: readonly Mutant[] = [
@@ -359,15 +358,6 @@ export const mutants: readonly Mutant[] = [
     edit(machine, '    if (stock.available + delta < 0)\n', '    if (stock.total + delta < 0)\n'),
   ),
   mutant(
-    'late-order-undoes-release',
-    'ordered is ordered',
-    edit(
-      stock,
-      "        return reservation.state === 'held';\n",
-      "        return reservation.state !== 'ordered';\n",
-    ),
-  ),
-  mutant(
     'acknowledged-twice-counts-twice',
     'it is only a counter',
     edit(outbox, 'if (pending !== undefined) this.acknowledged += 1;', 'this.acknowledged += 1;'),
@@ -379,15 +369,6 @@ export const mutants: readonly Mutant[] = [
       'src/core/orders/decide-batch.ts',
       "  if (message.generation < stock.generation) return 'lost';\n",
       '',
-    ),
-  ),
-  mutant(
-    'late-money-keeps-no-unit',
-    'the buyer has paid',
-    edit(
-      settle,
-      '  if (reply.changed > 0) return true;\n',
-      '  if (reply.changed >= 0) return true;\n',
     ),
   ),
   mutant(
@@ -423,15 +404,6 @@ export const mutants: readonly Mutant[] = [
     ),
   ),
   mutant(
-    'paid-order-behind-a-refusal',
-    'the newest fate is the true one',
-    edit(
-      'src/pipeline/request-status.ts',
-      "  return record.state !== 'released' && record.reservationId !== fate.reservationId;\n",
-      "  return record.state === 'held' || record.reservationId !== fate.reservationId;\n",
-    ),
-  ),
-  mutant(
     'emergency-budget-without-its-marker',
     'it is an emergency',
     edit(
@@ -447,29 +419,6 @@ export const mutants: readonly Mutant[] = [
       'src/core/rules/live.ts',
       "    ({ live }) => live.rule.fail === 'closed' || live.rule.fail === 'local',\n",
       "    ({ live }) => live.rule.fail === 'local',\n",
-    ),
-  ),
-  mutant(
-    'lease-spent-after-its-deadline',
-    'what is left is ours',
-    edit(
-      lease,
-      '  return parcel.deadlineUs > nowUs ? parcel.milli : 0;\n',
-      '  return nowUs > 0 ? parcel.milli : 0;\n',
-    ),
-    edit(
-      lease,
-      'if (parcel.milli > 0 && parcel.deadlineUs <= nowUs) {',
-      'if (parcel.milli > 0 && parcel.deadlineUs + 60_000_000 <= nowUs) {',
-    ),
-  ),
-  mutant(
-    'room-not-read-again',
-    'memory is as good as the log',
-    edit(
-      'src/control/room-loop.ts',
-      '        // What was decided last may or may not be in the log. Only the log knows.\n        this.#room = undefined;\n',
-      '',
     ),
   ),
   mutant(
