@@ -223,6 +223,27 @@ function ownsState() {
   return JSON.parse(readFileSync(stateFile, 'utf8')).pid === process.pid;
 }
 
+/**
+ * Rules in a file of their own, so that they can be changed while all of it runs: a configuration that
+ * writes none gets the ordinary ones in one. Answers the configuration to start from.
+ */
+async function withRulesFile(file, environment) {
+  const { loadConfig } = await import('../dist/config/load.js');
+  const { defaultRules } = await import('../dist/core/rules/default-set.js');
+  const text = readFileSync(file, 'utf8');
+  const env = { ...process.env, ...environment };
+  const loaded = loadConfig({ text, name: file, environment: env, nowMs: Date.now() });
+  // What is wrong with it is told by the first process that reads it.
+  if (!loaded.ok || loaded.config.rules.kind !== 'default') return file;
+  const rules = defaultRules(loaded.config.budgets);
+  const rulesFile = join(folder, 'rules.yaml');
+  const lines = rules.map((rule) => `  - ${JSON.stringify(rule)}\n`);
+  writeFileSync(rulesFile, `version: 1\nrules:\n${lines.join('')}`);
+  const made = join(folder, 'cluster.yaml');
+  writeFileSync(made, `${text}\nrules_file: ${JSON.stringify(rulesFile)}\n`);
+  return made;
+}
+
 async function start() {
   if (
     !options['no-build'] &&
@@ -251,6 +272,7 @@ async function start() {
     SLUICE_PORT: String(await portOr(8080)),
     SLUICE_ADMIN_PORT: String(await portOr(9090)),
   };
+  options.config = await withRulesFile(resolve(options.config), environment);
   say('Starting control, workers and gateways …');
   const control = await keepUp('control', () =>
     startSluice('control', ['--role', 'control'], environment),

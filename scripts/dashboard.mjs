@@ -13,7 +13,10 @@ const rows = [
     'Overload',
     /mode|admission_rate_limit|inflight|limiter_(reject|entries|overflow)|reserve_seconds/,
   ],
-  ['Dependencies', /breaker|outbound|amplification|trace_spans|budget_|limiter_unknown|lease_|clock_skew/],
+  [
+    'Dependencies',
+    /breaker|outbound|amplification|trace_spans|budget_|limiter_unknown|lease_|clock_skew/,
+  ],
   ['Rules', /rule_|rules_|shadow|fail_policy/],
   ['The sale', /stock|orders|queue|outbox|reconcile|payments/],
   ['The room', /./],

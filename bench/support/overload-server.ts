@@ -56,6 +56,8 @@ function work(rounds: number): void {
   setImmediate(work, rounds);
 }
 
+// Whoever gives the orders has gone.
+process.on('disconnect', () => process.exit(0));
 process.on('message', (order: OverloadOrder) => {
   void obey(order).then((reply) => process.send?.(reply));
 });

@@ -96,7 +96,7 @@ function saleOf({ config: file, environment }: LocalCluster, wanted: string | un
   const text = readFileSync(file, 'utf8');
   const loaded = loadConfig({ text, name: file, environment, nowMs: systemClock.wallMs() });
   if (!loaded.ok) throw new UsageError(`drill: ${file} of the cluster is not good any more`);
-  const { activities, stores } = loaded.config;
+  const { activities, stores, rules } = loaded.config;
   const ids = activities.map(({ activityId }) => activityId);
   const activity =
     wanted === undefined && activities.length === 1
@@ -105,5 +105,10 @@ function saleOf({ config: file, environment }: LocalCluster, wanted: string | un
   const sku = activity?.skus[0];
   if (activity === undefined || sku === undefined)
     throw new UsageError(`--activity: found ${wanted ?? 'nothing'}; allowed: ${ids.join(', ')}`);
-  return { activityId: activity.activityId, skuId: sku.skuId, prefix: stores.prefix };
+  return {
+    activityId: activity.activityId,
+    skuId: sku.skuId,
+    prefix: stores.prefix,
+    ...(rules.kind === 'file' ? { rulesFile: rules.path } : {}),
+  };
 }

@@ -2,6 +2,7 @@ import { ignoreRetryAfter } from './crowd.ts';
 import type { Drill } from './drill.ts';
 import { cutInventory, databaseRestart, inventoryFailover, killWorker } from './losses.ts';
 import { killGateway, staleControl } from './processes.ts';
+import { squeeze } from './squeeze.ts';
 import {
   brokerRestart,
   cutAdmission,
@@ -14,6 +15,7 @@ import { lateSoldOut, lostBroadcasts, noReleaseState } from './words.ts';
 /** Every drill, in the order in which `sluice drill all` runs them: the gentle ones first. */
 export const drills: readonly Drill[] = [
   ignoreRetryAfter,
+  squeeze,
   lateSoldOut,
   lostBroadcasts,
   noReleaseState,

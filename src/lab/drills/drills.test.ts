@@ -5,6 +5,7 @@ import { type Drill, DrillCannotRunError, runDrill } from './drill.ts';
 import { cutInventory, databaseRestart, inventoryFailover, killWorker } from './losses.ts';
 import { killGateway, staleControl } from './processes.ts';
 import type { Site } from './site.ts';
+import { squeeze, squeezedRules, withVersion } from './squeeze.ts';
 import {
   brokerRestart,
   cutAdmission,
@@ -44,6 +45,26 @@ const controls = [
     ignoreRetryAfter,
     { loud: 75, loudRefused: 20, polite: 3, politeRefused: 0 },
     { 'has no limit': { loudRefused: 0 }, 'limits the others': { politeRefused: 1 } },
+  ),
+  controlOf(
+    squeeze,
+    {
+      peakPerSecond: 200,
+      squeezed: { asked: 800, fresh: 490, fallback: 310, told: 0, stranded: 0 },
+      freshPerSecond: 122,
+      backMs: 600,
+    },
+    {
+      'does not keep the budget': { freshPerSecond: 190 },
+      'serves nobody': { freshPerSecond: 0 },
+      'knows no fallback': {
+        squeezed: { asked: 800, fresh: 490, fallback: 0, told: 310, stranded: 0 },
+      },
+      'sends somebody away with nothing': {
+        squeezed: { asked: 800, fresh: 490, fallback: 309, told: 0, stranded: 1 },
+      },
+      'stays squeezed': { backMs: undefined },
+    },
   ),
   controlOf(
     lateSoldOut,
@@ -227,4 +248,14 @@ describe('a drill', () => {
     const notReady = await runDrill(quiet as Drill, siteWith({ isReady: async () => false }));
     expect(notReady).toMatchObject({ verdict: 'void' });
   });
+});
+
+test('rules are squeezed by one more, and come back in every letter but their version', () => {
+  const text =
+    '# ours\nversion: 7\nrules:\n  - { id: one, match: { route: facts }, limit: { rate: 5/s } }\n';
+  expect(squeezedRules(text, 8, 120.7)).toContain('rate: 120/s');
+  expect(squeezedRules(text, 8, 120.7)).toMatch(/^version: 8$/m);
+  expect(squeezedRules(text, 8, 0.2)).toContain('rate: 1/s');
+  expect(withVersion(text, 9)).toBe(text.replace('version: 7', 'version: 9'));
+  expect(() => squeezedRules('version: 1\n', 2, 5)).toThrow(DrillCannotRunError);
 });

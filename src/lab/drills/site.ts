@@ -23,6 +23,8 @@ export interface SiteParts {
   readonly inventoryStandbyUrl?: () => string | undefined;
   readonly activityId: string;
   readonly skuId: string;
+  /** From which every process reads its rules, where that is one. */
+  readonly rulesFile?: string;
   /** First part of every key in Redis. */
   readonly prefix: string;
   readonly clock: Clock;

@@ -6,6 +6,8 @@ export interface Heard {
   readonly status: number;
   readonly body: Readonly<Record<string, unknown>>;
   readonly tookMs: number;
+  /** Marked as a cheaper answer than was asked for. */
+  readonly degraded?: true;
 }
 
 export interface Pass {
@@ -115,8 +117,13 @@ export class Visitor {
     };
     if (headers['authorization'] === '') delete headers['authorization'];
     return new Promise((resolve) => {
-      const heard = (status: number, said: string): void =>
-        resolve({ status, body: objectIn(said), tookMs: this.#nowMs() - begunMs });
+      const heard = (status: number, said: string, degraded = false): void =>
+        resolve({
+          status,
+          body: objectIn(said),
+          tookMs: this.#nowMs() - begunMs,
+          ...(degraded ? { degraded } : {}),
+        });
       const outgoing = request(
         new URL(path, this.#shop),
         { method, agent: this.#agent, timeout: patienceMs, headers },
@@ -124,7 +131,11 @@ export class Visitor {
           const parts: Buffer[] = [];
           incoming.on('data', (part: Buffer) => parts.push(part));
           incoming.on('end', () =>
-            heard(incoming.statusCode ?? 0, Buffer.concat(parts).toString('utf8')),
+            heard(
+              incoming.statusCode ?? 0,
+              Buffer.concat(parts).toString('utf8'),
+              incoming.headers['sluice-degraded'] !== undefined,
+            ),
           );
           incoming.on('error', () => heard(0, ''));
         },
