@@ -269,10 +269,11 @@ async function start() {
     SLUICE_INVENTORY: inventory.url,
     SLUICE_ORDERS: orders.url,
     SLUICE_DATA: join(folder, 'data'),
-    SLUICE_PORT: String(await portOr(8080)),
-    SLUICE_ADMIN_PORT: String(await portOr(9090)),
   };
   options.config = await withRulesFile(resolve(options.config), environment);
+  // Looked for last: what is free now may not be in a second.
+  environment.SLUICE_PORT = String(await portOr(8080));
+  environment.SLUICE_ADMIN_PORT = String(await portOr(9090));
   say('Starting control, workers and gateways …');
   const control = await keepUp('control', () =>
     startSluice('control', ['--role', 'control'], environment),
