@@ -115,7 +115,7 @@ describe('people who left without a word', () => {
         expect(result.capsBroken).toEqual([]);
         expect(result.unsold).toBe(0);
       }),
-      { numRuns: 40 },
+      { numRuns: 20 },
     );
   });
 });

@@ -1,4 +1,4 @@
-import { Hazards, partAt } from './hazards.ts';
+import { hazardParts, Hazards, partAt } from './hazards.ts';
 import { laneParts } from './lanes.ts';
 import type { WaveWindow } from './release.ts';
 import { SequenceSet } from './sequence-set.ts';
@@ -94,6 +94,7 @@ export class WaveBook {
   readonly #living = new Map<number, ClaimRecord>();
   readonly #boughtByLane = new Map<string, number>();
   readonly #passLifeMs: number;
+  #claimsMovedAtMs = -Infinity;
   #released = 0;
   #missed = 0;
   #finished = 0;
@@ -278,13 +279,13 @@ export class WaveBook {
 
   /**
    * Closes windows and passes that are over. `knownAtMs`: everything that happened up to then has been
-   * told to this book. Costs as much as there is to close.
+   * told to this book. Costs as much as there is to close; and now and then a look at every living pass.
    */
   settle(knownAtMs: number, mode: SaleMode): void {
     const learns = mode === 'NORMAL';
     for (const hazards of [this.#comes, this.#buys]) hazards.fade(knownAtMs);
     for (const wave of this.#open.values()) this.#moveOn(wave, knownAtMs, learns);
-    for (const claim of this.#living.values()) this.#moveClaim(claim, knownAtMs, learns);
+    this.#moveClaims(knownAtMs, learns);
     for (const [number, wave] of this.#open) {
       if (knownAtMs < wave.claimBeforeMs) break;
       wave.state = 'closed';
@@ -327,6 +328,14 @@ export class WaveBook {
       wave.entered = this.#mayCome(wave);
       wave.came = 0;
     }
+  }
+
+  /** Every claim into its part; not more often than the shortest part is long, whatever is told between. */
+  #moveClaims(knownAtMs: number, learns: boolean): void {
+    const spanMs = this.#passLifeMs + lateRequestMs;
+    if (knownAtMs - this.#claimsMovedAtMs < spanMs / hazardParts ** 2) return;
+    this.#claimsMovedAtMs = knownAtMs;
+    for (const claim of this.#living.values()) this.#moveClaim(claim, knownAtMs, learns);
   }
 
   #moveClaim(claim: ClaimRecord, knownAtMs: number, learns: boolean): void {

@@ -106,7 +106,7 @@ export function embeddedConfig(
           claim_window: `${claimWindowMs(options)}ms`,
           max_admissions: `${admissionsPerSecond(options)}/s`,
           poll_budget: `${pollsPerSecond}/s`,
-          max_active: Math.max(1_000, options.stock * 2),
+          max_active: maxActive(options),
         },
         payment: { deadline: `${scenario.paymentDeadlineMs}ms`, grace: '2s' },
       },
@@ -129,9 +129,17 @@ function opensAt(options: RushOptions, nowMs: number): number {
   return nowMs + Math.round(startsWithinMs() + options.overMs * lobbyShare);
 }
 
-/** Long enough for everybody's next look, whatever the size of the room. */
+/**
+ * Long enough for everybody's next look, also at the opening, when the whole room looks once within its
+ * poll budget; and no longer, since a line whose people have gone moves by `maxActive` each window.
+ */
 function claimWindowMs({ people }: RushOptions): number {
-  return Math.max(8_000, Math.round((people / pollsPerSecond) * 2_500));
+  return Math.max(8_000, Math.round((people / pollsPerSecond) * 1_500 + 2_000));
+}
+
+/** Far above those who buy at once: behind a crowd that has left, most places stand empty. */
+function maxActive({ stock }: RushOptions): number {
+  return Math.max(2_000, stock * 4);
 }
 
 function admissionsPerSecond(options: RushOptions): number {
