@@ -15,6 +15,9 @@ import type { Clock } from '../ports/clock.ts';
  * message, so that nothing that the rebuilt stock does not know can still become an order. Died after
  * it, the inventory store is paused and a generation behind; running this again, or the
  * reconciliation, which sees that, ends it.
+ *
+ * Two at once, in one process or in several, do no harm: each has a generation of its own, or the same,
+ * which is built once; and only the newest reopens.
  */
 export interface RebuildParts {
   readonly inventory: Pick<InventoryStore, 'mark' | 'setPaused' | 'rebuild'>;
@@ -54,6 +57,8 @@ export async function rebuildSku(
   if (durable === undefined) throw new UnknownSkuError(sku.activityId, sku.skuId);
   const generation = Math.max(durable.generation, before?.generation ?? 0) + 1;
   await orders.raiseGeneration(sku, generation, { ...reason, nowMs: clock.wallMs() });
+  // Another rebuild may have ended since we paused, and reopened: what were reserved now would be lost.
+  if (before !== undefined) await inventory.setPaused(sku, true);
 
   const live: RequestRecord[] = [];
   for (let after: string | undefined; ; ) {
@@ -65,7 +70,7 @@ export async function rebuildSku(
   const now = await orders.stock(sku);
   const seats = parts.seats?.(sku);
   const shards = parts.shards?.(sku);
-  await inventory.rebuild(sku, {
+  const rebuilt = await inventory.rebuild(sku, {
     total: now?.total ?? durable.total,
     generation,
     stockEpoch: Math.max(before?.stockEpoch ?? 0, generation * epochsPerGeneration),
@@ -75,7 +80,13 @@ export async function rebuildSku(
   });
   // What an operator has stopped stays so. Asked again after reopening: whoever stopped it in between
   // said so to the durable side first, and may have told the inventory before us.
-  if ((await orders.stock(sku))?.stopped === true) return inventory.setPaused(sku, true);
+  const standing = await orders.stock(sku);
+  if (standing?.stopped === true) return inventory.setPaused(sku, true);
+  if (standing !== undefined && standing.generation > generation) {
+    // Somebody has begun another rebuild: what would be sold until it ends is refused by the durable
+    // side already. Whoever began it reopens.
+    return (await inventory.mark(sku)) ?? rebuilt;
+  }
   const reopened = await inventory.setPaused(sku, false);
   if ((await orders.stock(sku))?.stopped !== true) return reopened;
   return inventory.setPaused(sku, true);

@@ -271,6 +271,41 @@ describe('rebuilding', () => {
     });
   });
 
+  test('two at once: nothing is sold that the later one would lose, and it is open in the end', async () => {
+    const reason = { who: 'eve', why: 'twice at once' };
+    await sale.reserve('ann');
+    await worker().runOnce();
+    const parts = { inventory: sale.inventory, orders, clock: sale.world };
+    const [raised, goOn] = [latch(), latch()];
+    // The later one raises the generation while the first is about to reopen, and takes its time.
+    const slowly = {
+      stock: orders.stock.bind(orders),
+      raiseGeneration: orders.raiseGeneration.bind(orders),
+      liveOrders: async (...of: Parameters<typeof orders.liveOrders>) => {
+        raised.open();
+        await goOn.opened;
+        return orders.liveOrders(...of);
+      },
+    };
+    let later: Promise<unknown> | undefined;
+    const inventory = {
+      mark: sale.inventory.mark.bind(sale.inventory),
+      setPaused: sale.inventory.setPaused.bind(sale.inventory),
+      rebuild: async (...of: Parameters<typeof sale.inventory.rebuild>) => {
+        const mark = await sale.inventory.rebuild(...of);
+        later = rebuildSku({ ...parts, orders: slowly }, sale.sku, reason);
+        await raised.opened;
+        return mark;
+      },
+    };
+    const ended = await rebuildSku({ ...parts, inventory }, sale.sku, reason);
+    expect(ended).toMatchObject({ paused: true, generation: 2 });
+    await expect(sale.reserve('ben')).rejects.toThrow('reserve answered paused');
+    goOn.open();
+    expect(await later).toMatchObject({ paused: false, generation: 3, available: 9 });
+    expect(await orders.stock(sale.sku)).toMatchObject({ generation: 3, sold: 1 });
+  });
+
   test('what an operator has stopped stays stopped, whenever they did', async () => {
     const reason = { who: 'control', why: 'failover' };
     const stop = async (stopped: boolean): Promise<void> => {
@@ -301,3 +336,12 @@ describe('rebuilding', () => {
     }
   });
 });
+
+/** Something to wait for, and to let happen. */
+function latch(): { readonly opened: Promise<void>; open(): void } {
+  let open = (): void => undefined;
+  const opened = new Promise<void>((resolve) => {
+    open = resolve;
+  });
+  return { opened, open: () => open() };
+}

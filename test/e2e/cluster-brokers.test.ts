@@ -17,7 +17,8 @@ import { startNats } from '../support/servers/nats.ts';
 
 /**
  * Many processes whose order messages go over a broker, which is killed in mid-sale and comes back. In
- * the long run the worker whose turn it is to move messages there is killed too, and does not.
+ * the long run the worker whose turn it is to move messages there is killed too, and another takes the
+ * turn.
  */
 const long = process.env['SLUICE_LONG'] === '1';
 const stock = 60;
