@@ -336,14 +336,15 @@ export class Sale {
 
   /**
    * Orders that the inventory does not know: it has forgotten, and everybody who could have told by its
-   * sequence has been restarted since.
+   * sequence has been restarted since. Or nothing was forgotten, and an order that had expired before a
+   * rebuild was paid late after it: so a stock that never forgets is built anew too.
    */
   #noteFindings(report: ReconcileReport): void {
     for (const { class: kind, repaired, activityId, skuId } of report.findings) {
       if (kind !== 'inventory_forgot' || repaired) continue;
       const sku = { activityId, skuId };
       const mark = this.#marks.get(nameOf(sku))?.mark;
-      if (mark !== undefined) this.#noteForgotten(sku, mark.generation);
+      if (mark !== undefined) this.#forgotten.note(sku, mark.generation);
     }
   }
 
