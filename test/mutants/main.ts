@@ -23,7 +23,7 @@ const { values, positionals } = parseArgs({
     only: { type: 'string' },
     trace: { type: 'string' },
     from: { type: 'string', default: '1' },
-    seeds: { type: 'string', default: '400' },
+    seeds: { type: 'string', default: '1200' },
     'without-shrinking': { type: 'boolean', default: false },
     /** Bugs hunted at a time. */
     runners: { type: 'string' },
