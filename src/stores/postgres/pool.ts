@@ -105,6 +105,9 @@ class PoolSql implements Sql {
     });
     this.#onClientError = (error) => options.onBrokenConnection?.(error);
     this.#pool.on('error', this.#onClientError);
+    // Between the moment in which the pool hands a connection out and the one in which whoever waits for
+    // it goes on, nobody listens; a server that ends it right then must not end this process.
+    this.#pool.on('connect', (client) => void client.on('error', () => undefined));
   }
 
   async query<Row extends object>(
