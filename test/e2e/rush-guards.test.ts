@@ -49,10 +49,10 @@ describe('every guard in place', () => {
 describe('with one guard taken out, the crowd notices', () => {
   test.each([
     ['flagless', 'stock', 40, ['1']],
-    // Two units at once seen by their holder (2), or the second refused by the orders' own guard (1):
-    // which of them first is a matter of how long the queue was.
-    ['flagless', 'person', 40, ['2', '1']],
-    // Units enough for everybody, or a replay would only meet the stock check.
+    // Units enough for everybody, or a second unit, and a replay, would only meet the stock check. Two
+    // units at once seen by their holder (2), or the second refused by the orders' own guard (1): which
+    // of them first is a matter of how long the queue was.
+    ['flagless', 'person', 400, ['2', '1']],
     ['flagless', 'nonce', 400, ['3']],
     ['late', 'epoch', 40, ['8', '12']],
   ] as const)(
