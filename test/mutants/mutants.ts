@@ -256,20 +256,6 @@ export const mutants: readonly Mutant[] = [
     edit('src/core/room/decide.ts', 'active: model.book.active,', 'active: 0 * model.book.active,'),
   ),
   mutant(
-    'room-time-goes-back',
-    'the wall clock knows',
-    edit(
-      'src/control/room-loop.ts',
-      'return Math.max(this.#knownAtMs, this.#options.clock.wallMs());',
-      'return this.#options.clock.wallMs();',
-    ),
-    edit(
-      'src/control/room-loop.ts',
-      '        if (this.#room?.clockWentBack === true) this.#room = undefined;\n',
-      '',
-    ),
-  ),
-  mutant(
     'no-way-out-of-degraded',
     'it will get better',
     edit('src/core/overload/mode.ts', 'cleanCyclesDown: 5,', 'cleanCyclesDown: 1e9,'),
