@@ -27,12 +27,12 @@ describe('planted bugs', () => {
     sound.remove();
   }, 120_000);
 
-  test.each(long ? mutants.map(({ name }) => name) : ['restock-twice'])(
+  test.each(long ? mutants.map(({ name }) => name) : ['one-unit-too-many', 'restock-twice'])(
     '%s is caught',
     async (name) => {
       const found = await hunt(named(name), {
         firstSeed: 1,
-        seedsMax: long ? 400 : 20,
+        seedsMax: long ? 1_200 : 100,
         shrinkRunsMax: 0,
       });
       expect(found).toMatchObject({ name, caught: true });
