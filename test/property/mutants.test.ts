@@ -27,7 +27,9 @@ describe('planted bugs', () => {
     sound.remove();
   }, 120_000);
 
-  test.each(long ? mutants.map(({ name }) => name) : ['one-unit-too-many', 'acknowledge-before-commit'])(
+  test.each(
+    long ? mutants.map(({ name }) => name) : ['one-unit-too-many', 'acknowledge-before-commit'],
+  )(
     '%s is caught',
     async (name) => {
       const found = await hunt(named(name), {
