@@ -41,8 +41,8 @@ export default defineConfig({
           exclude: long ? [] : ['**/*.long.test.ts'],
           testTimeout: 240_000,
           hookTimeout: 240_000,
-          // Three at a time: each starts servers of its own and mostly waits for them.
-          maxWorkers: 3,
+          // Four at a time: each starts servers of its own and mostly waits for them.
+          maxWorkers: 4,
           sequence: { groupOrder: 1 },
           globalSetup: ['test/support/build-once.ts'],
         },

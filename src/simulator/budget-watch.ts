@@ -17,10 +17,9 @@ export class BudgetWatch {
   #admitted = 0;
   #taken = 0;
   #least = 0;
-  readonly #leases = new Map<
-    string,
-    { readonly tokens: number; readonly untilUs: number; readonly process: SimProcess }
-  >();
+  readonly #leases = new Map<string, { readonly tokens: number; readonly untilUs: number }>();
+  /** Until when each process may spend what it was ever granted: a later reply may never reach it. */
+  readonly #goodUntilUs = new Map<SimProcess, number>();
   /** Epochs of emergency budgets that were handed out. */
   readonly #armed = new Set<string>();
   #forgotten = 0;
@@ -48,12 +47,10 @@ export class BudgetWatch {
     const tokens = (reply.grantedMilli + reply.keptMilli) / 1_000;
     this.#armed.add(`${request.instance} ${reply.epoch}`);
     this.#granted(request, reply);
+    const untilUs = this.#world.time.nowUs + reply.leaseUs * (1 + 2 * drift) + graceUs;
+    this.#goodUntilUs.set(process, Math.max(untilUs, this.#goodUntilUs.get(process) ?? 0));
     this.#settle();
-    this.#leases.set(request.instance, {
-      tokens,
-      process,
-      untilUs: this.#world.time.nowUs + reply.leaseUs * (1 + 2 * drift) + graceUs,
-    });
+    this.#leases.set(request.instance, { tokens, untilUs });
     this.#settle();
   }
 
@@ -109,7 +106,7 @@ export class BudgetWatch {
     }
     this.#settle();
     this.#oracle.check(
-      limits.fail !== 'closed' || this.#hasLease(process),
+      limits.fail !== 'closed' || this.#world.time.nowUs <= (this.#goodUntilUs.get(process) ?? 0),
       '6',
       () => `${process.name} let somebody in when none of its leases was good any more`,
     );
@@ -131,11 +128,6 @@ export class BudgetWatch {
         `allowed: burst ${limits.burst} + emergency ${emergency} + 1`,
     );
     this.#settle();
-  }
-
-  #hasLease(process: SimProcess): boolean {
-    for (const lease of this.#leases.values()) if (lease.process === process) return true;
-    return false;
   }
 
   #settle(): void {

@@ -1,6 +1,6 @@
 import { fileURLToPath } from 'node:url';
 import { describe, expect, test } from 'vitest';
-import { brokenIn, runRush, storyOf } from '../support/run-rush.ts';
+import { brokenIn, runRush, storyOf, unlessVoid } from '../support/run-rush.ts';
 import type { RushRun } from '../support/run-rush.ts';
 import type { Guard, HarshWorld } from '../support/unguarded/guards.ts';
 
@@ -13,26 +13,28 @@ import type { Guard, HarshWorld } from '../support/unguarded/guards.ts';
 const main = fileURLToPath(new URL('../support/unguarded/main.ts', import.meta.url));
 
 function crowdAgainst(world: HarshWorld, guard: Guard, stock = 40): Promise<RushRun> {
-  return runRush(
-    {
-      embedded: true,
-      people: '400',
-      over: '3s',
-      stock: String(stock),
-      bots: guard === 'nonce' ? '60%' : '30%',
-      duplicates: '70%',
-      timeouts: '20%',
-      seed: '5',
-      scenario: world === 'late' ? 'reopen' : 'even',
-    },
-    {
-      patience: { afterLastMs: 12_000, quietMs: 6_000, sweepMs: 5_000 },
-      serverCommand: {
-        file: process.execPath,
-        args: ['--import', 'tsx', main, '--world', world, '--without', guard],
+  const asked = (): Promise<RushRun> =>
+    runRush(
+      {
+        embedded: true,
+        people: '400',
+        over: '3s',
+        stock: String(stock),
+        bots: guard === 'nonce' ? '60%' : '30%',
+        duplicates: '70%',
+        timeouts: '20%',
+        seed: '5',
+        scenario: world === 'late' ? 'reopen' : 'even',
       },
-    },
-  );
+      {
+        patience: { afterLastMs: 12_000, quietMs: 6_000, sweepMs: 5_000 },
+        serverCommand: {
+          file: process.execPath,
+          args: ['--import', 'tsx', main, '--world', world, '--without', guard],
+        },
+      },
+    );
+  return unlessVoid(asked);
 }
 
 describe('every guard in place', () => {

@@ -4,7 +4,7 @@ import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import type { PoolLimits } from '../../src/lab/rush/http-pool.ts';
-import { brokenIn, runRush } from '../support/run-rush.ts';
+import { brokenIn, runRush, unlessVoid } from '../support/run-rush.ts';
 import type { RushRun } from '../support/run-rush.ts';
 import { StandIn } from '../support/stand-in/stand-in.ts';
 import type { Misbehaviour, StandInOptions } from '../support/stand-in/stand-in.ts';
@@ -38,7 +38,12 @@ const crowd = {
   seed: '11',
 };
 
-async function against(
+/** Against a shop of its own each time. */
+function against(...asked: Parameters<typeof onceAgainst>): ReturnType<typeof onceAgainst> {
+  return unlessVoid(() => onceAgainst(...asked));
+}
+
+async function onceAgainst(
   misbehaviour: Misbehaviour | undefined,
   more: Partial<StandInOptions> = {},
   raw: Record<string, unknown> = {},
@@ -108,7 +113,7 @@ describe('an honest shop', () => {
     const main = fileURLToPath(new URL('../support/stand-in/main.ts', import.meta.url));
     const args = ['--import', 'tsx', main];
     const raw = { embedded: true, ...crowd, people: '100', stock: '10' };
-    const run = await command(raw, args);
+    const run = await unlessVoid(() => command(raw, args));
     expect(run.code, run.err).toBe(0);
     expect(run.report.stock.total).toBe(10);
     expect(run.report.invariants.find(({ id }) => id === '6')).toMatchObject({ evidence: 'crowd' });

@@ -1,7 +1,7 @@
 import { describe, expect, test } from 'vitest';
 import { scenarioNames, scenarios } from '../../src/lab/rush/scenarios.ts';
 import type { ScenarioName } from '../../src/lab/rush/scenarios.ts';
-import { runRush, storyOf } from '../support/run-rush.ts';
+import { runRush, storyOf, unlessVoid } from '../support/run-rush.ts';
 import type { RushRun } from '../support/run-rush.ts';
 import { StandIn } from '../support/stand-in/stand-in.ts';
 import type { StandInOptions } from '../support/stand-in/stand-in.ts';
@@ -12,7 +12,12 @@ import type { StandInOptions } from '../support/stand-in/stand-in.ts';
  */
 const patience = { afterLastMs: 5_000, quietMs: 5_000, sweepMs: 2_000 };
 
-async function play(
+/** Against a shop of its own each time. */
+function play(...asked: Parameters<typeof playOnce>): ReturnType<typeof playOnce> {
+  return unlessVoid(() => playOnce(...asked));
+}
+
+async function playOnce(
   scenario: ScenarioName,
   raw: Record<string, unknown> = {},
   shop: Partial<StandInOptions> = {},
