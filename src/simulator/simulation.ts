@@ -247,6 +247,8 @@ function strike(world: World, item: FaultItem): void {
       return;
     }
     case 'leap': {
+      // Whoever starts with a wrong clock cannot know it: only a clock that was right before can leap.
+      if (process.running === undefined) return;
       faults.note('leap');
       const ms = (item.size % 2 === 0 ? 1 : -1) * (1_000 + item.size * 4_000);
       world.note('leap', `${process.name} by ${ms} ms`);
