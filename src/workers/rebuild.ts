@@ -3,6 +3,7 @@ import { UnknownSkuError } from '../ports/errors.ts';
 import type { InventoryStore, RequestRecord, StockMark } from '../ports/inventory-store.ts';
 import type { LiveOrder, OrderStore } from '../ports/order-store.ts';
 import type { Clock } from '../ports/clock.ts';
+import { fateOf } from './settle.ts';
 
 /**
  * Builds a SKU's stock in the inventory store anew from what the durable side knows, after the store
@@ -20,8 +21,8 @@ import type { Clock } from '../ports/clock.ts';
  * which is built once; and only the newest reopens.
  */
 export interface RebuildParts {
-  readonly inventory: Pick<InventoryStore, 'mark' | 'setPaused' | 'rebuild'>;
-  readonly orders: Pick<OrderStore, 'stock' | 'raiseGeneration' | 'liveOrders'>;
+  readonly inventory: Pick<InventoryStore, 'mark' | 'setPaused' | 'rebuild' | 'settle'>;
+  readonly orders: Pick<OrderStore, 'stock' | 'raiseGeneration' | 'liveOrders' | 'fatesOf'>;
   readonly clock: Clock;
   /** Works off what the queue still holds of this SKU, for a bounded time. */
   readonly drain?: (sku: SkuKey) => Promise<void>;
@@ -78,6 +79,7 @@ export async function rebuildSku(
     ...(seats === undefined ? {} : { seats }),
     ...(shards === undefined ? {} : { shards }),
   });
+  await settleEnded(parts, sku, live);
   // What an operator has stopped stays so. Asked again after reopening: whoever stopped it in between
   // said so to the durable side first, and may have told the inventory before us.
   const standing = await orders.stock(sku);
@@ -90,6 +92,22 @@ export async function rebuildSku(
   const reopened = await inventory.setPaused(sku, false);
   if ((await orders.stock(sku))?.stopped !== true) return reopened;
   return inventory.setPaused(sku, true);
+}
+
+/**
+ * An order that ended after it was read here was told to the stock of before, which is gone, and is not
+ * told again: so those that have ended by now are.
+ */
+async function settleEnded(
+  { inventory, orders, clock }: RebuildParts,
+  sku: SkuKey,
+  live: readonly RequestRecord[],
+): Promise<void> {
+  for (let at = 0; at < live.length; at += page) {
+    const ids = live.slice(at, at + page).map(({ reservationId }) => reservationId);
+    const ended = (await orders.fatesOf(ids)).filter(({ fate }) => fate === 'released');
+    if (ended.length > 0) await inventory.settle(sku, ended.map(fateOf), clock.wallMs());
+  }
 }
 
 function recordOf({ order, nonce, fingerprint }: LiveOrder, generation: number): RequestRecord {

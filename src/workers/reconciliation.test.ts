@@ -254,6 +254,7 @@ describe('rebuilding', () => {
     const dies = {
       mark: sale.inventory.mark.bind(sale.inventory),
       setPaused: sale.inventory.setPaused.bind(sale.inventory),
+      settle: sale.inventory.settle.bind(sale.inventory),
       rebuild: () => Promise.reject(new Error('killed')),
     };
     const reason = { who: 'control', why: 'failover' };
@@ -281,6 +282,7 @@ describe('rebuilding', () => {
     const slowly = {
       stock: orders.stock.bind(orders),
       raiseGeneration: orders.raiseGeneration.bind(orders),
+      fatesOf: orders.fatesOf.bind(orders),
       liveOrders: async (...of: Parameters<typeof orders.liveOrders>) => {
         raised.open();
         await goOn.opened;
@@ -291,6 +293,7 @@ describe('rebuilding', () => {
     const inventory = {
       mark: sale.inventory.mark.bind(sale.inventory),
       setPaused: sale.inventory.setPaused.bind(sale.inventory),
+      settle: sale.inventory.settle.bind(sale.inventory),
       rebuild: async (...of: Parameters<typeof sale.inventory.rebuild>) => {
         const mark = await sale.inventory.rebuild(...of);
         later = rebuildSku({ ...parts, orders: slowly }, sale.sku, reason);
@@ -304,6 +307,28 @@ describe('rebuilding', () => {
     goOn.open();
     expect(await later).toMatchObject({ paused: false, generation: 3, available: 9 });
     expect(await orders.stock(sale.sku)).toMatchObject({ generation: 3, sold: 1 });
+  });
+
+  test('an order that expires while it is rebuilt gives its unit back all the same', async () => {
+    await sale.reserve('ann');
+    await worker().runOnce();
+    const expiry = new ExpiryWorker({ ...world(), orders, inventory: sale.inventory });
+    const inventory = {
+      mark: sale.inventory.mark.bind(sale.inventory),
+      setPaused: sale.inventory.setPaused.bind(sale.inventory),
+      settle: sale.inventory.settle.bind(sale.inventory),
+      // It was read as live; before the stock is replaced, the old one is told that it has ended.
+      rebuild: async (...of: Parameters<typeof sale.inventory.rebuild>) => {
+        await sale.world.advance(1_000_000);
+        await expiry.runOnce();
+        expect(await orders.restocksDue(10)).toEqual([]);
+        return sale.inventory.rebuild(...of);
+      },
+    };
+    const parts = { inventory, orders, clock: sale.world };
+    const mark = await rebuildSku(parts, sale.sku, { who: 'eve', why: 'just then' });
+    expect(mark).toMatchObject({ paused: false, available: 10, ordered: 0 });
+    expect(await orders.stock(sale.sku)).toMatchObject({ sold: 0 });
   });
 
   test('what an operator has stopped stays stopped, whenever they did', async () => {
@@ -323,6 +348,7 @@ describe('rebuilding', () => {
       const inventory = {
         mark: sale.inventory.mark.bind(sale.inventory),
         rebuild: sale.inventory.rebuild.bind(sale.inventory),
+        settle: sale.inventory.settle.bind(sale.inventory),
         setPaused: async (...[sku, paused]: Parameters<typeof sale.inventory.setPaused>) => {
           if (!paused && moment === 'before') await stop(true);
           const mark = await sale.inventory.setPaused(sku, paused);
