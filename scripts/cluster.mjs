@@ -41,18 +41,44 @@ import {
 const root = join(dirname(fileURLToPath(import.meta.url)), '..');
 const main = join(root, 'dist', 'main.js');
 
-const { values: options } = parseArgs({
-  options: {
-    config: { type: 'string', default: join(root, 'examples', 'cluster.yaml') },
-    state: { type: 'string', default: join(tmpdir(), 'sluice-cluster.json') },
-    'open-in': { type: 'string' },
-    stock: { type: 'string' },
-    workers: { type: 'string', default: '2' },
-    gateways: { type: 'string', default: '2' },
-    standby: { type: 'boolean', default: false },
-    'no-build': { type: 'boolean', default: false },
-  },
-});
+const help = `npm run cluster [-- OPTIONS]: a whole deployment on this machine; Ctrl-C stops all of it.
+
+  --open-in TIME    when the sale opens, e.g. 10s
+  --stock N         units of the sale
+  --workers N       worker processes (2)
+  --gateways N      gateway processes behind one port (2)
+  --standby         the inventory has a replica, which takes over when it dies
+  --config FILE     the sale (examples/cluster.yaml)
+  --state FILE      where others read what runs (sluice-cluster.json in the temporary folder)
+  --no-build        start what was built before`;
+
+/** What was asked for; ends here with what is allowed where it cannot be. */
+function asked() {
+  try {
+    return parseArgs({
+      options: {
+        help: { type: 'boolean', short: 'h', default: false },
+        config: { type: 'string', default: join(root, 'examples', 'cluster.yaml') },
+        state: { type: 'string', default: join(tmpdir(), 'sluice-cluster.json') },
+        'open-in': { type: 'string' },
+        stock: { type: 'string' },
+        workers: { type: 'string', default: '2' },
+        gateways: { type: 'string', default: '2' },
+        standby: { type: 'boolean', default: false },
+        'no-build': { type: 'boolean', default: false },
+      },
+    }).values;
+  } catch (error) {
+    console.error(`${error.message}\n\n${help}`);
+    process.exit(2);
+  }
+}
+
+const options = asked();
+if (options.help) {
+  console.log(help);
+  process.exit(0);
+}
 
 /** How long a server of ours may take to stop, ms; it promises to need less. */
 const stopWithinMs = 15_000;

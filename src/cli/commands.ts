@@ -298,7 +298,7 @@ function addDrill(root: Command, surroundings: Surroundings, done: Done): void {
       'after',
       `
 Examples:
-  npm run cluster -- --open-in 5s      in another terminal; the sale must be open, with units
+  npm run cluster -- --open-in 5s --standby      in another terminal; the sale must be open, with units
   sluice drill                         what there is
   sluice drill cut-admission
   sluice drill all --json

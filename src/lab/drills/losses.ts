@@ -10,21 +10,23 @@ import { inMs, type Site } from './site.ts';
 /** How long nothing is sold, until there is no crowd, ms. */
 const noCrowdMs = 2_000;
 
-/** Whether units are being sold by others. */
+/** Whether units are being sold by others: again and again, or it was a straggler. */
 async function isBusy(site: Site): Promise<boolean> {
   return site.within(
     noCrowdMs,
-    changeOf(async () => (await site.stock()).sold),
+    growthOf(async () => (await site.stock()).sold, 2),
   );
 }
 
-/** Says whether a number is another than at the first look. */
-function changeOf(look: () => Promise<number>): () => Promise<boolean> {
-  let first: number | undefined;
+/** Says whether a number has grown from one look to the next, so many times. Sold units also come back. */
+function growthOf(look: () => Promise<number>, times: number): () => Promise<boolean> {
+  let before: number | undefined;
+  let grown = 0;
   return async () => {
     const now = await look();
-    first ??= now;
-    return now !== first;
+    if (before !== undefined && now > before) grown += 1;
+    before = now;
+    return grown >= times;
   };
 }
 
@@ -34,7 +36,7 @@ async function msUntilOrdered(site: Site, busy: boolean): Promise<number | undef
   if (busy)
     return site.msUntil(
       withinMs,
-      changeOf(async () => (await site.stock()).sold),
+      growthOf(async () => (await site.stock()).sold, 1),
     );
   const begunMs = site.nowMs();
   // Signing in and joining may be told "not now" at first.
