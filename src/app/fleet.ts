@@ -102,6 +102,8 @@ interface OtherReport {
 
 export class Fleet {
   readonly #parts: FleetParts;
+  /** The release state that was heard last, as it came and as it was read. */
+  #release: { readonly text: string; readonly state: ReleaseState } | undefined;
   readonly #others = new Map<string, OtherReport>();
   /** Topics with a word on its way; the newest one that came meanwhile waits. */
   readonly #saying = new Map<string, Word | undefined>();
@@ -267,7 +269,7 @@ export class Fleet {
     const sku = { activityId, skuId };
     switch (kind) {
       case 'release':
-        this.#parts.onRelease(readRelease(text), ageMs);
+        this.#parts.onRelease(this.#releaseIn(text), ageMs);
         return;
       case 'epoch': {
         const [generation, stockEpoch] = JSON.parse(text) as [number, number];
@@ -288,11 +290,17 @@ export class Fleet {
         return;
       }
       case 'instance':
-        if (activityId !== this.#parts.instance) this.#note(readReport(text));
+        if (activityId !== this.#parts.instance) this.#note(JSON.parse(text) as SaidReport);
         return;
       default:
         throw new Error(`nobody here knows what "${topic}" means`);
     }
+  }
+
+  /** Last words are read every second, mostly the one that was heard: it is not taken apart again. */
+  #releaseIn(text: string): ReleaseState {
+    if (this.#release?.text !== text) this.#release = { text, state: decodeRelease(text) };
+    return this.#release.state;
   }
 
   #note({ saidAtMs, ...report }: SaidReport): void {
@@ -305,21 +313,6 @@ export class Fleet {
     this.#others.set(report.instance, { report, atUs: clock.monoUs(), offsetsMs });
   }
 }
-
-/**
- * The same word comes again as the last word of its topic, and in a simulated deployment it comes to
- * every process: whoever reads it next takes what was read. What is read is never written to.
- */
-function keepingLast<Value>(read: (text: string) => Value): (text: string) => Value {
-  let last: { readonly text: string; readonly value: Value } | undefined;
-  return (text) => {
-    if (last?.text !== text) last = { text, value: read(text) };
-    return last.value;
-  };
-}
-
-const readRelease = keepingLast(decodeRelease);
-const readReport = keepingLast((text) => JSON.parse(text) as SaidReport);
 
 function nameOf({ activityId, skuId }: SkuKey): string {
   return `${activityId}/${skuId}`;

@@ -1,5 +1,6 @@
 import { Leadership } from '../control/leadership.ts';
 import type { Activity, Sku, SkuKey } from '../core/activity.ts';
+import type { FindingClass } from '../core/orders/compare.ts';
 import { homeShard } from '../core/stock/shards.ts';
 import { type Mode, modes } from '../core/overload/mode.ts';
 import { passVerifier } from '../pipeline/pass-verifier.ts';
@@ -33,6 +34,12 @@ const drainPassesMax = 1_000;
 /** A rebuild waits for what workers have in their hands at most so long, ms, and looks so often. */
 const drainMaxMs = 5_000;
 const drainLookMs = 50;
+/** What a comparison finds that is mended by building the SKU anew. */
+const builtAnew: ReadonlySet<FindingClass> = new Set([
+  'inventory_forgot',
+  'generation_behind',
+  'paused_alone',
+]);
 
 /** Between two looks at stock and backlog, ms: the sold-out flags' heartbeat, well inside their TTL. */
 const lookEveryMs = 500;
@@ -335,13 +342,14 @@ export class Sale {
   }
 
   /**
-   * Orders that the inventory does not know: it has forgotten, and everybody who could have told by its
-   * sequence has been restarted since. Or nothing was forgotten, and an order that had expired before a
-   * rebuild was paid late after it: so a stock that never forgets is built anew too.
+   * What only building a SKU anew mends. Orders that the inventory does not know: it has forgotten, and
+   * everybody who could have told by its sequence has been restarted since; or nothing was forgotten, and
+   * an order that had expired before a rebuild was paid late after it. And a SKU that stays paused though
+   * nobody has stopped it: a rebuild died before it reopened, or a stop was carried out late.
    */
   #noteFindings(report: ReconcileReport): void {
     for (const { class: kind, repaired, activityId, skuId } of report.findings) {
-      if (kind !== 'inventory_forgot' || repaired) continue;
+      if (repaired || !builtAnew.has(kind)) continue;
       const sku = { activityId, skuId };
       const mark = this.#marks.get(nameOf(sku))?.mark;
       if (mark !== undefined) this.#forgotten.note(sku, mark.generation);

@@ -272,6 +272,34 @@ describe('rebuilding', () => {
     });
   });
 
+  test('died before it reopened: paused, and nobody has stopped it; seen once that lasts, and ended', async () => {
+    const inventory = {
+      mark: sale.inventory.mark.bind(sale.inventory),
+      settle: sale.inventory.settle.bind(sale.inventory),
+      rebuild: sale.inventory.rebuild.bind(sale.inventory),
+      setPaused: (...[sku, paused]: Parameters<typeof sale.inventory.setPaused>) =>
+        paused ? sale.inventory.setPaused(sku, true) : Promise.reject(new Error('killed')),
+    };
+    const reason = { who: 'control', why: 'failover' };
+    await expect(
+      rebuildSku({ inventory, orders, clock: sale.world }, sale.sku, reason),
+    ).rejects.toThrow('killed');
+    const compare = reconciliation();
+    const pass = async () => (await compare.runOnce({ ...asked, rebuild: true })).findings;
+    expect(await pass(), 'it may be at work').toEqual([]);
+    await sale.world.advance(31_000);
+    expect(await pass()).toMatchObject([{ class: 'paused_alone', repaired: true }]);
+    expect(await sale.inventory.mark(sale.sku)).toMatchObject({ paused: false, generation: 3 });
+    expect(await pass()).toEqual([]);
+
+    // What an operator has stopped is no fault, however long.
+    await orders.setStopped(sale.sku, true, { who: 'eve', why: 'rain', nowMs: startMs });
+    await sale.inventory.setPaused(sale.sku, true);
+    expect(await pass()).toEqual([]);
+    await sale.world.advance(31_000);
+    expect(await pass()).toEqual([]);
+  });
+
   test('two at once: nothing is sold that the later one would lose, and it is open in the end', async () => {
     const reason = { who: 'eve', why: 'twice at once' };
     await sale.reserve('ann');

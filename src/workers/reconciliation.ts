@@ -5,6 +5,7 @@
  */
 import type { SkuKey } from '../core/activity.ts';
 import { type Finding, type FindingClass, compareSku } from '../core/orders/compare.ts';
+import { skuKey } from '../core/orders/decide-batch.ts';
 import type { Clock, Timers } from '../ports/clock.ts';
 import type { InventoryStore, RequestRecord } from '../ports/inventory-store.ts';
 import type { OrderQueue } from '../ports/order-queue.ts';
@@ -73,6 +74,8 @@ export class Reconciliation {
   readonly #parts: ReconciliationParts;
   readonly #marginMs: number;
   readonly #loop: WorkLoop;
+  /** SKUs that were paused at the last look though nobody has stopped them: since when, monotonic ms. */
+  readonly #pausedSinceMs = new Map<string, number>();
 
   constructor(parts: ReconciliationParts, settings: ReconciliationSettings = {}) {
     this.#parts = parts;
@@ -165,8 +168,25 @@ export class Reconciliation {
       },
       due: new Set(due.map((entry) => entry.reservationId)),
       still,
+      pausedForMs: this.#pausedForMs(
+        sku,
+        markAfter?.paused === true && durableAfter?.stopped === false,
+      ),
     });
     return { findings, still, live, fates, orders: liveOrders };
+  }
+
+  /** @param alone it is paused now, and nobody has stopped it. */
+  #pausedForMs(sku: SkuKey, alone: boolean): number | undefined {
+    const name = skuKey(sku);
+    if (!alone) {
+      this.#pausedSinceMs.delete(name);
+      return undefined;
+    }
+    const nowMs = this.#parts.clock.monoUs() / 1_000;
+    const sinceMs = this.#pausedSinceMs.get(name) ?? nowMs;
+    this.#pausedSinceMs.set(name, sinceMs);
+    return nowMs - sinceMs;
   }
 
   async #liveRecords(sku: SkuKey): Promise<readonly RequestRecord[]> {

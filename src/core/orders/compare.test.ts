@@ -117,6 +117,8 @@ test('each fault is found as what it is, with its repair', () => {
   expect(classes({ durable: { ...sound.durable, generation: 2 } })).toEqual([
     'generation_behind: rebuild',
   ]);
+  expect(classes({ pausedForMs: sound.marginMs + 1 })).toEqual(['paused_alone: rebuild']);
+  expect(classes({ pausedForMs: sound.marginMs })).toEqual([]);
 });
 
 test('what is young, due to be told, or moving is no fault', () => {

@@ -30,7 +30,9 @@ export type FindingClass =
   /** The durable counters differ from the rows they count. */
   | 'counters_differ'
   /** The durable side has gone on to a later generation than the inventory store. */
-  | 'generation_behind';
+  | 'generation_behind'
+  /** Paused, and nobody has stopped it: whoever rebuilt it died before reopening, or a stop came late. */
+  | 'paused_alone';
 
 /** Every class, for who counts them. */
 export const findingClasses = [
@@ -44,6 +46,7 @@ export const findingClasses = [
   'overbooked',
   'counters_differ',
   'generation_behind',
+  'paused_alone',
 ] as const satisfies readonly FindingClass[];
 
 export interface Finding {
@@ -74,6 +77,8 @@ export interface SkuFacts {
   readonly due: ReadonlySet<string>;
   /** Nothing changed on either side from the first look to the last. */
   readonly still: boolean;
+  /** Since when it was seen paused at every look, though nobody has stopped it; undefined where it is not. */
+  readonly pausedForMs?: number | undefined;
 }
 
 export interface DurableFacts {
@@ -101,7 +106,25 @@ export function compareSku(facts: SkuFacts): readonly Finding[] {
       },
     ];
   }
-  return [...ofRecords(facts), ...ofOrders(facts), ...ofCounters(facts), ...ofSums(facts)];
+  return [
+    ...ofRecords(facts),
+    ...ofOrders(facts),
+    ...ofCounters(facts),
+    ...ofSums(facts),
+    ...ofPause(facts),
+  ];
+}
+
+/** Whoever paused it may be rebuilding it: only a pause that lasts is a fault. */
+function* ofPause({ skuId, pausedForMs, marginMs }: SkuFacts): Generator<Finding> {
+  if (pausedForMs === undefined || pausedForMs <= marginMs) return;
+  yield {
+    class: 'paused_alone',
+    subject: skuId,
+    found: `paused for ${Math.round(pausedForMs)} ms at least`,
+    expected: 'open, since nobody has stopped it',
+    repair: 'rebuild',
+  };
 }
 
 function* ofRecords({ live, fates, due, nowMs, marginMs }: SkuFacts): Generator<Finding> {
