@@ -49,21 +49,6 @@ export async function unlessVoid(run: () => Promise<RushRun>): Promise<RushRun> 
   }
 }
 
-/**
- * Whether people meet a fault is a matter of who asks again at which moment, and of how busy the machine
- * is. So a fault has to be noticed by one of a few crowds; an honest shop is accused by none.
- */
-export async function untilBroken(
-  run: () => Promise<RushRun>,
-  ids: readonly string[],
-): Promise<RushRun> {
-  for (let attempt = 1; ; attempt += 1) {
-    const outcome = await run();
-    const broken = outcome.report.void === true ? [] : brokenIn(outcome);
-    if (ids.some((id) => broken.includes(id)) || attempt === attemptsMax) return outcome;
-  }
-}
-
 /** Ids of the invariants that a run found broken. */
 export function brokenIn({ report }: RushRun): readonly string[] {
   return report.invariants.filter(({ held }) => !held).map(({ id }) => id);
