@@ -2,7 +2,13 @@ import { describe, expect, test } from 'vitest';
 import { drills } from './all.ts';
 import { ignoreRetryAfter } from './crowd.ts';
 import { type Drill, DrillCannotRunError, runDrill } from './drill.ts';
-import { cutInventory, databaseRestart, inventoryFailover, killWorker } from './losses.ts';
+import {
+  cutInventory,
+  databaseRestart,
+  growthOf,
+  inventoryFailover,
+  killWorker,
+} from './losses.ts';
 import { killGateway, staleControl } from './processes.ts';
 import type { Site } from './site.ts';
 import { squeeze, squeezedRules, withVersion } from './squeeze.ts';
@@ -258,4 +264,20 @@ test('rules are squeezed by one more, and come back in every letter but their ve
   expect(squeezedRules(text, 8, 0.2)).toContain('rate: 1/s');
   expect(withVersion(text, 9)).toBe(text.replace('version: 7', 'version: 9'));
   expect(() => squeezedRules('version: 1\n', 2, 5)).toThrow(DrillCannotRunError);
+});
+
+describe('a crowd is who buys again and again', () => {
+  test.each([
+    ['two more, one at a time', [10, 11, 12], true],
+    ['one that came back between', [10, 11, 10, 11], true],
+    ['a straggler', [10, 11, 11, 11], false],
+    ['units that only come back', [10, 9, 8, 7], false],
+    ['nobody', [10, 10, 10, 10], false],
+  ])('%s', async (_what, sold, expected) => {
+    const looks = [...sold];
+    const grown = growthOf(async () => looks.shift() ?? Number.NaN, 2);
+    let seen = false;
+    for (const _look of sold) seen = await grown();
+    expect(seen).toBe(expected);
+  });
 });

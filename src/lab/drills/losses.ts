@@ -18,8 +18,8 @@ async function isBusy(site: Site): Promise<boolean> {
   );
 }
 
-/** Says whether a number has grown from one look to the next, so many times. Sold units also come back. */
-function growthOf(look: () => Promise<number>, times: number): () => Promise<boolean> {
+/** Says whether a number has grown from one look to the next, so many times: units that come back do not count. */
+export function growthOf(look: () => Promise<number>, times: number): () => Promise<boolean> {
   let before: number | undefined;
   let grown = 0;
   return async () => {
