@@ -35,8 +35,8 @@ export interface OrderStore {
   declareSku(sku: SkuKey, row: { total: number; generation: number; name: string }): Promise<void>;
   /**
    * One transaction for a batch: decides each message's fate, or repeats the fate decided before.
-   * `ordered` needs the person's limit and the SKU's stock to hold; a message past its deadline or of
-   * an older generation is released.
+   * `ordered` needs the person's limit and the SKU's stock to hold, and the request to have become no
+   * order before; a message past its deadline or of an older generation is released.
    */
   commitBatch(
     messages: readonly OrderMessage[],
@@ -59,8 +59,9 @@ export interface OrderStore {
   orderById(orderId: string): Promise<Order | undefined>;
   orderByReservation(reservationId: string): Promise<Order | undefined>;
   /**
-   * What became of (activity, SKU, user, request id): its live order if there is one (a later try of a
-   * store that had forgotten the first may have been refused), else the newest fate, if any was decided.
+   * What became of (activity, SKU, user, request id): its order if there is one, live or ended (a later
+   * try, taken in by an inventory that had forgotten the first, was refused because of it), else the
+   * newest fate, if any was decided.
    */
   fateOfRequest(sku: SkuKey, userId: string, requestId: string): Promise<RequestFate | undefined>;
   liveOfPerson(sku: SkuKey, personId: string): Promise<readonly Order[]>;

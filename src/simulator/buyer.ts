@@ -173,8 +173,9 @@ export class Buyer {
     const intention = this.#world.oracle.promises.intention(this.userId, skuId, requestId);
     for (let tries = 0; tries < most; tries += 1) {
       this.#tries = tries + 1;
+      const askedAtUs = this.#world.time.nowUs;
       const verdict = await this.#client.submit(pass, { requestId, skuId, quantity });
-      const heard = this.#understand(verdict, intention);
+      const heard = this.#understand(verdict, intention, askedAtUs);
       if (heard === 'follow') return this.#follow(intention);
       if (heard === 'refused' || heard === 'sold_out') return heard;
       await this.#world.sleep(150 + this.#draw.below(1_200));
@@ -186,6 +187,7 @@ export class Buyer {
   #understand(
     verdict: Verdict | Silence,
     intention: Intention,
+    askedAtUs: number,
   ): 'follow' | 'again' | 'refused' | 'sold_out' {
     if (verdict === silence) return 'again';
     this.#world.oracle.edge(`answer ${verdict.stage} ${verdict.code}`);
@@ -198,7 +200,7 @@ export class Buyer {
           `${this.userId} asked about ${intention.requestId} and heard of ${outcome.requestId ?? ''}`,
       );
       if (verdict.stage === 'sold_out') {
-        this.#mayBeTurnedAway(intention);
+        this.#mayBeTurnedAway(intention, askedAtUs);
         return 'sold_out';
       }
       this.#world.oracle.promises.heard(intention, outcome.state, outcome.reservationId);
@@ -242,21 +244,23 @@ export class Buyer {
    * A flag alone has told somebody that nothing is left. Whoever holds a unit that the flag's own epoch
    * knows of must hear of it instead.
    */
-  #mayBeTurnedAway(intention: Intention): void {
+  #mayBeTurnedAway(intention: Intention, askedAtUs: number): void {
     const { machine } = this.#world.servers.inventory.engine;
     for (const { key, stock } of machine.skus.values()) {
       if (key.skuId !== intention.skuId || !epochIsSoldOut(stock.stockEpoch)) continue;
       const mine = stock.order.find(
         ({ userId, state }) => userId === this.userId && state !== 'released',
       );
-      const told = this.#world.oracle.promises.intention(
+      const { told, takenSinceUs } = this.#world.oracle.promises.intention(
         this.userId,
         key.skuId,
         mine?.requestId ?? '',
-      ).told;
-      // Only of what was answered: what nobody has heard of yet may have been on its way.
+      );
+      // Only of what they knew of when they asked: before that, this answer may have been right when it
+      // was given, and another device of theirs have been served while it was on its way.
+      const asksAgain = told !== 'SOLD_OUT' && takenSinceUs <= askedAtUs;
       this.#world.oracle.check(
-        mine === undefined || told === undefined || told === 'SOLD_OUT' || this.#flagIsOlder(),
+        mine === undefined || !asksAgain || this.#flagIsOlder(),
         '8',
         () => `${this.userId} holds ${mine?.reservationId ?? ''} and was told that it is sold out`,
       );

@@ -47,6 +47,12 @@ export function isSettled(world: World): boolean {
   });
 }
 
+/** Only whoever leads can build anew what was forgotten, or reopen what stayed paused. */
+export function needsLeader(world: World): boolean {
+  const { machine } = world.servers.inventory.engine;
+  return world.oracle.forgotten > 0 || [...machine.skus.values()].some(({ stock }) => stock.paused);
+}
+
 const unfinished: ReadonlySet<string> = new Set(['CREATED', 'PROCESSING', 'UNKNOWN', 'REFUND_DUE']);
 
 const finalStates: ReadonlySet<string> = new Set([

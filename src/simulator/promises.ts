@@ -12,6 +12,8 @@ export interface Intention {
   told: OutcomeState | 'NOT_FOUND' | 'RESERVATION_LOST' | undefined;
   /** When they heard it, µs. */
   heardAtUs: number;
+  /** Since when they know that something was taken for them, µs. */
+  takenSinceUs: number;
   readonly reservationIds: Set<string>;
 }
 
@@ -69,6 +71,7 @@ export class Promises {
         requestId,
         told: undefined,
         heardAtUs: -Infinity,
+        takenSinceUs: Infinity,
         reservationIds: new Set(),
       };
       this.#intentions.set(key, known);
@@ -99,6 +102,9 @@ export class Promises {
     if (state === 'UNKNOWN' || rank(state) < rank(told)) return;
     intention.told = state;
     intention.heardAtUs = this.#world.time.nowUs;
+    if (state !== 'SOLD_OUT') {
+      intention.takenSinceUs = Math.min(intention.takenSinceUs, intention.heardAtUs);
+    }
   }
 }
 

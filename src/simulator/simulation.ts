@@ -1,5 +1,5 @@
 import { Buyer } from './buyer.ts';
-import { checkEnding, isSettled } from './ending.ts';
+import { checkEnding, isSettled, needsLeader } from './ending.ts';
 import { Operator } from './operator.ts';
 import { Violation } from './oracle.ts';
 import type { FaultItem, Plan } from './plan.ts';
@@ -183,11 +183,9 @@ async function night(world: World, say: (promise: Promise<unknown>) => void): Pr
   if (shape.nightOff) {
     await time.runUntil(time.nowUs + deadlinesMs * 1_000);
     const worker = processes.find((process) => process.has('worker'));
-    // Only whoever leads can build anew what was forgotten.
-    const control =
-      world.oracle.forgotten === 0
-        ? undefined
-        : processes.find((process) => process.has('control') && process !== worker);
+    const control = needsLeader(world)
+      ? processes.find((process) => process.has('control') && process !== worker)
+      : undefined;
     for (const process of [worker, control]) {
       if (process === undefined) continue;
       process.retired = false;

@@ -311,8 +311,8 @@ export function orderStoreContract(name: string, make: () => Promise<OrderStoreH
         });
       });
 
-      test('a live order is what became of a request, whatever a later try of it came to', async () => {
-        await commit(orderMessage('first', { user: 'ann', requestId: 'req-twice' }));
+      test('an order is what became of a request, whatever a later try of it came to', async () => {
+        const first = await commit(orderMessage('first', { user: 'ann', requestId: 'req-twice' }));
         // The inventory had forgotten the first, and took the second; the person's limit refuses it.
         const [fate] = await store.commitBatch(
           [orderMessage('second', { user: 'ann', requestId: 'req-twice', nonce: 'nonce-first' })],
@@ -320,8 +320,46 @@ export function orderStoreContract(name: string, make: () => Promise<OrderStoreH
         );
         expect(fate).toMatchObject({ fate: 'released', reason: 'refused' });
         expect(await store.fateOfRequest(sku, 'ann', 'req-twice')).toMatchObject({
-          order: { orderId: 'ord_first' },
+          order: { orderId: 'ord_first', state: 'PENDING_PAYMENT' },
         });
+        // Its end is the order's end: nobody who was told of an order hears that none was made.
+        expect(await expire(theOrder(first))).toMatchObject({ kind: 'done' });
+        expect(await store.fateOfRequest(sku, 'ann', 'req-twice')).toMatchObject({
+          order: { orderId: 'ord_first', state: 'EXPIRED' },
+        });
+      });
+
+      test('one order per request: a retry of what was forgotten is refused, live or ended', async () => {
+        const again = (r: string) =>
+          orderMessage(r, { user: 'ann', requestId: 'req-once', limit: 9 });
+        const released = { fate: 'released', reason: 'refused' };
+        const first = await commit(again('a'), again('b'));
+        expect(first).toMatchObject([{ fate: 'ordered' }, released]);
+        expect(await commit(again('c'))).toMatchObject([released]);
+        expect(await expire(theOrder(first))).toMatchObject({ kind: 'done' });
+        expect(await commit(again('d'))).toMatchObject([released]);
+        // Another SKU, another user: another request.
+        const bob = orderMessage('e', { user: 'bob', requestId: 'req-once' });
+        expect(await commit(bob)).toMatchObject([{ fate: 'ordered' }]);
+        await addsUp();
+      });
+
+      test('two workers, one request that came twice', async () => {
+        for (let round = 0; round < 5; round += 1) {
+          const want = (r: string) =>
+            orderMessage(`${r}${round}`, { user: 'ann', requestId: `req-${round}`, limit: 99 });
+          const fates = await Promise.all([
+            store.commitBatch([want('s')], commitContext()),
+            store.commitBatch([want('t')], commitContext()),
+          ]);
+          expect(
+            fates
+              .flat()
+              .map(({ fate }) => fate)
+              .toSorted(),
+          ).toEqual(['ordered', 'released']);
+        }
+        await addsUp();
       });
 
       test('a SKU that nobody declared stops its batch and leaves nothing behind', async () => {

@@ -39,6 +39,11 @@ const budget = 'src/core/limit/budget.ts';
 
 export const mutants: readonly Mutant[] = [
   mutant(
+    'second-order-for-a-request',
+    'the limit of a person keeps a retry from a second order',
+    edit('src/core/orders/decide-batch.ts', "  if (again) return 'refused';\n", ''),
+  ),
+  mutant(
     'nonce-not-checked',
     'the request id says it all',
     edit(stock, "    if (this.#nonces.has(request.nonce)) return { kind: 'nonce_used' };\n", ''),

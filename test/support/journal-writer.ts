@@ -20,11 +20,15 @@ const journal = await Journal.open({
 });
 // Synchronous, so that a number is out before anything else happens.
 writeSync(1, `ready ${count}\n`);
+let compacting: Promise<void> | undefined;
 for (let round = 1; ; round += 1) {
   for (let at = 0; at < 1 + (round % 50); at += 1)
     journal.append(`${count++} ${'x'.repeat(round % 90)}`);
   const upTo = count;
   await journal.durable();
   writeSync(1, `${upTo}\n`);
-  if (round % 40 === 0) void journal.compact([`${count}`]);
+  if (round % 40 === 0) {
+    await compacting;
+    compacting = journal.compact([`${count}`]);
+  }
 }

@@ -2,13 +2,14 @@ import { fc } from '../../../test/support/property.ts';
 import { expect, test } from 'vitest';
 import { orderMessage } from '../../../test/contract/order-store.ts';
 import type { OrderMessage } from '../stock/model.ts';
-import { type Known, decideBatch, personKey, skuKey } from './decide-batch.ts';
+import { type Known, decideBatch, personKey, requestKey, skuKey } from './decide-batch.ts';
 
 const nothing: Known = {
   fates: new Map(),
   personUnits: new Map(),
   stock: new Map(),
   seats: new Set(),
+  ordered: new Set(),
 };
 
 test('a plain oracle, one message at a time, decides the same', () => {
@@ -95,4 +96,20 @@ test('a fate decided before is repeated, whatever the stock says now', () => {
 test('a SKU nobody declared decides nothing', () => {
   const message = orderMessage('a');
   expect(decideBatch([message], nothing, 0)).toEqual([{ kind: 'unknown_sku', message }]);
+});
+
+test('a request becomes one order, in one batch and for ever', () => {
+  const first = orderMessage('a', { user: 'ann', requestId: 'req', limit: 5 });
+  const again = orderMessage('b', { user: 'ann', requestId: 'req', limit: 5 });
+  const other = orderMessage('c', { user: 'ann', requestId: 'req2', limit: 5 });
+  const stock = new Map([[skuKey(first), { total: 9, sold: 0, generation: 1 }]]);
+  const reasons = (messages: readonly OrderMessage[], known: Partial<Known>): string[] =>
+    decideBatch(messages, { ...nothing, stock, ...known }, 0).map((decision) =>
+      decision.kind === 'release' ? decision.reason : decision.kind,
+    );
+  expect(reasons([first, again, other], {})).toEqual(['order', 'refused', 'order']);
+  expect(reasons([again, other], { ordered: new Set([requestKey(first)]) })).toEqual([
+    'refused',
+    'order',
+  ]);
 });

@@ -6,8 +6,8 @@
  * is why the decision is made here and not by sums in SQL: a refused message must not count against
  * the ones after it.
  *
- * The decision alone protects nothing. It is written under guards (one row per reservation, quantity
- * per person, `sold + n ≤ total`), and when one of them does not hold any more, because another
+ * The decision alone protects nothing. It is written under guards (one row per reservation, one
+ * order per request, quantity per person, `sold + n ≤ total`), and when one of them does not hold any more, because another
  * worker was faster, everything is read and decided anew.
  */
 import type { OrderMessage, ReleaseReason } from '../stock/model.ts';
@@ -22,6 +22,8 @@ export interface Known {
   readonly stock: ReadonlyMap<string, KnownStock>;
   /** Seats held by live orders, by `seatKey`. */
   readonly seats: ReadonlySet<string>;
+  /** Requests that have become an order, live or ended, by `requestKey`. */
+  readonly ordered: ReadonlySet<string>;
 }
 
 export interface KnownStock {
@@ -43,10 +45,13 @@ export interface Keyed {
   readonly skuId: string;
 }
 
-// Ids are [A-Za-z0-9_-] and never hold a space; a person, which may, comes last.
+// Ids are [A-Za-z0-9_-] and never hold a space; a person or a user, which may, comes last.
 export const skuKey = (of: Keyed): string => `${of.activityId} ${of.skuId}`;
 export const personKey = (of: Keyed & { readonly personId: string }): string =>
   `${skuKey(of)} ${of.personId}`;
+export const requestKey = (
+  of: Keyed & { readonly requestId: string; readonly userId: string },
+): string => `${skuKey(of)} ${of.requestId} ${of.userId}`;
 export const seatKey = (of: Keyed, seat: string): string => `${skuKey(of)} ${seat}`;
 
 /** One decision per message, in order. O(messages + seats). */
@@ -59,6 +64,7 @@ export function decideBatch(
   const sold = new Map<string, number>();
   const units = new Map<string, number>();
   const seats = new Set(known.seats);
+  const ordered = new Set<string>();
   return messages.map((message): Decision => {
     const earlier = known.fates.get(message.reservationId);
     if (earlier !== undefined) return { kind: 'repeat', fate: earlier };
@@ -73,8 +79,12 @@ export function decideBatch(
     const person = personKey(message);
     const soldNow = sold.get(sku) ?? stock.sold;
     const unitsNow = units.get(person) ?? known.personUnits.get(person) ?? 0;
-    const reason = whyNot(message, stock, soldNow, unitsNow, seats, nowMs);
+    const request = requestKey(message);
+    // A retry that an inventory took in again because it had forgotten the first.
+    const again = known.ordered.has(request) || ordered.has(request);
+    const reason = whyNot(message, stock, soldNow, unitsNow, seats, again, nowMs);
     if (reason !== undefined) return { kind: 'release', message, reason };
+    ordered.add(request);
     sold.set(sku, soldNow + message.quantity);
     units.set(person, unitsNow + message.quantity);
     for (const seat of message.seats ?? []) seats.add(seatKey(message, seat));
@@ -88,9 +98,11 @@ function whyNot(
   soldNow: number,
   unitsNow: number,
   seats: ReadonlySet<string>,
+  again: boolean,
   nowMs: number,
 ): ReleaseReason | undefined {
   if (message.generation < stock.generation) return 'lost';
+  if (again) return 'refused';
   if (nowMs > message.deadlineMs) return 'deadline';
   if (unitsNow + message.quantity > message.limit) return 'refused';
   if (soldNow + message.quantity > stock.total) return 'refused';

@@ -4,7 +4,13 @@
  * histories. Keeps everything until it is dropped.
  */
 import type { SkuKey } from '../../core/activity.ts';
-import { decideBatch, personKey, seatKey, skuKey } from '../../core/orders/decide-batch.ts';
+import {
+  decideBatch,
+  personKey,
+  requestKey,
+  seatKey,
+  skuKey,
+} from '../../core/orders/decide-batch.ts';
 import { assertOrderWays, holdsUnits, openPaymentStates } from '../../core/orders/states.ts';
 import { UnknownSkuError } from '../../ports/errors.ts';
 import type { ReleaseReason } from '../../ports/inventory-store.ts';
@@ -68,6 +74,8 @@ export class MemoryOrderStore implements OrderStore {
   readonly #stock = new Map<string, StockRow>();
   readonly #persons = new Map<string, { units: number; limit: number }>();
   readonly #seats = new Map<string, string>();
+  /** Requests that have become an order, live or ended. */
+  readonly #ordered = new Set<string>();
   readonly #adjustments = new Map<string, number>();
   readonly #audit: AuditRow[] = [];
   readonly #money: MemoryPayments;
@@ -130,6 +138,7 @@ export class MemoryOrderStore implements OrderStore {
         ),
         stock: this.#stock,
         seats: new Set(this.#seats.keys()),
+        ordered: this.#ordered,
       },
       context.nowMs,
     );
@@ -153,6 +162,7 @@ export class MemoryOrderStore implements OrderStore {
           const order = newOrder(decision.message, context);
           const row = this.#keep(decision.message, context.nowMs, order, undefined);
           this.#byOrder.set(order.orderId, row);
+          this.#ordered.add(requestKey(order));
           this.#take(order, decision.message.limit);
           return { reservationId: order.reservationId, fate: 'ordered', order, fresh: true };
         }
@@ -199,7 +209,9 @@ export class MemoryOrderStore implements OrderStore {
       )
       .toSorted(
         (a, b) =>
-          liveFirst(b) - liveFirst(a) || b.atMs - a.atMs || b.facts.generation - a.facts.generation,
+          Number(b.order !== undefined) - Number(a.order !== undefined) ||
+          b.atMs - a.atMs ||
+          b.facts.generation - a.facts.generation,
       );
     if (newest === undefined) return undefined;
     const { reservationId, fingerprint, generation, quantity } = newest.facts;
@@ -413,7 +425,8 @@ export class MemoryOrderStore implements OrderStore {
     readonly due: boolean;
   }> {
     for (const row of this.#rows.values()) {
-      yield { facts: row.facts, live: liveFirst(row) === 1, due: row.due !== undefined };
+      const live = row.order !== undefined && holdsUnits(row.order.state);
+      yield { facts: row.facts, live, due: row.due !== undefined };
     }
   }
 
@@ -553,9 +566,6 @@ function newOrder(message: OrderMessage, context: CommitContext): Order {
     ...(message.seats === undefined ? {} : { seats: message.seats }),
   };
 }
-
-const liveFirst = ({ order }: Row): number =>
-  order !== undefined && holdsUnits(order.state) ? 1 : 0;
 
 function reasonOf(row: Row): ReleaseReason {
   return (row.order && reasons[row.order.state]) ?? row.reason ?? 'refused';

@@ -5,8 +5,8 @@
  * row is held only for its end.
  *
  * Reading and writing need no transaction between them, because the guards say whether what was read
- * still holds: the primary key, that nobody has decided a reservation; the person's row, that the
- * limit is kept; the seats' key; the SKU's row, that the units are there and the generation is the
+ * still holds: the primary key, that nobody has decided a reservation; the requests' key, that none has
+ * become an order before; the person's row, that the limit is kept; the seats' key; the SKU's row, that the units are there and the generation is the
  * same. Where one is missed, the statement undoes itself and all is read and decided anew. Each miss
  * means that somebody else has committed, so that the runs are bounded by the workers at work; past
  * `attempts` the batch is given back as unavailable.
@@ -16,7 +16,7 @@
  * not, and then the second run reads all.
  */
 import { type Decision, type Known, decideBatch } from '../../core/orders/decide-batch.ts';
-import { personKey, seatKey, skuKey } from '../../core/orders/decide-batch.ts';
+import { personKey, requestKey, seatKey, skuKey } from '../../core/orders/decide-batch.ts';
 import { UnavailableError, UnknownSkuError } from '../../ports/errors.ts';
 import type { ReleaseReason } from '../../ports/inventory-store.ts';
 import type { OrderMessage } from '../../ports/order-queue.ts';
@@ -131,6 +131,7 @@ async function readStock(sql: SqlQueries, messages: readonly OrderMessage[]): Pr
       rows.map((row) => [skuKey({ activityId: row.activity_id, skuId: row.sku_id }), row]),
     ),
     seats: new Set(),
+    ordered: new Set(),
   };
 }
 
@@ -143,12 +144,18 @@ const readSql = `SELECT
        OFFSET 0) p) AS persons,
   (SELECT coalesce(json_agg(json_build_array(s.activity_id, s.sku_id, s.total, s.sold, s.generation)), '[]')
      FROM unnest($5::text[], $6::text[]) AS k (activity_id, sku_id)
-     JOIN sku_stock s ON s.activity_id = k.activity_id AND s.sku_id = k.sku_id) AS stock`;
+     JOIN sku_stock s ON s.activity_id = k.activity_id AND s.sku_id = k.sku_id) AS stock,
+  (SELECT coalesce(json_agg(json_build_array(o.activity_id, o.sku_id, o.request_id, o.user_id)), '[]')
+     FROM unnest($7::text[], $8::text[], $9::text[], $10::text[])
+       AS k (activity_id, sku_id, request_id, user_id)
+     JOIN orders o ON o.user_id = k.user_id AND o.request_id = k.request_id
+       AND o.activity_id = k.activity_id AND o.sku_id = k.sku_id AND o.order_id IS NOT NULL) AS ordered`;
 
 interface ReadRow {
   readonly fates: readonly OrderRow[];
   readonly persons: readonly (readonly [string, string, string, number])[];
   readonly stock: readonly (readonly [string, string, number, number, number])[];
+  readonly ordered: readonly (readonly [string, string, string, string])[];
 }
 
 async function readAll(tx: SqlQueries, messages: readonly OrderMessage[]): Promise<Known> {
@@ -161,6 +168,10 @@ async function readAll(tx: SqlQueries, messages: readonly OrderMessage[]): Promi
     persons.map((message) => message.personId),
     skus.map((message) => message.activityId),
     skus.map((message) => message.skuId),
+    messages.map((message) => message.activityId),
+    messages.map((message) => message.skuId),
+    messages.map((message) => message.requestId),
+    messages.map((message) => message.userId),
   ]);
   if (row === undefined) throw new Error('a SELECT of subqueries answered no row');
   return {
@@ -178,6 +189,11 @@ async function readAll(tx: SqlQueries, messages: readonly OrderMessage[]): Promi
       ]),
     ),
     seats: await readSeats(tx, messages),
+    ordered: new Set(
+      row.ordered.map(([activityId, skuId, requestId, userId]) =>
+        requestKey({ activityId, skuId, requestId, userId }),
+      ),
+    ),
   };
 }
 
@@ -331,9 +347,12 @@ async function writeRows(
   }
 }
 
+/** Two of the guards are keys of the table. */
+const keys: readonly (string | undefined)[] = ['orders_pkey', 'orders_one_of_request'];
+
 /** A reservation decided by somebody else, any guard of ours, or a deadlock: somebody was faster. */
 function missesGuard(error: SqlError): boolean {
-  return error.code === 'SL001' || error.constraint === 'orders_pkey' || asksForRetry(error);
+  return error.code === 'SL001' || keys.includes(error.constraint) || asksForRetry(error);
 }
 
 function personsOf(takes: readonly OrderMessage[]): ReadonlyMap<string, PersonTake> {

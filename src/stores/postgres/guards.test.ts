@@ -175,11 +175,38 @@ describe('one fate per reservation', () => {
   test('without the primary key, three', async () => {
     await sql.query(
       `ALTER TABLE orders DROP CONSTRAINT orders_pkey;
-       ALTER TABLE orders DROP CONSTRAINT orders_order_id_key CASCADE`,
+       ALTER TABLE orders DROP CONSTRAINT orders_order_id_key CASCADE;
+       DROP INDEX orders_one_of_request`,
     );
     const fates = await race();
     expect(fates.filter((fate) => fate.fresh)).toHaveLength(3);
     expect(await soldNow()).toBe(3);
+  });
+});
+
+describe('one order per request', () => {
+  const race = async (): Promise<readonly CommitFate[]> => {
+    await declare(10);
+    const store = new PostgresOrderStore(meetingAfter(sql, readsStock, 3));
+    const fates = await Promise.all(
+      ['a', 'b', 'c'].map((r) =>
+        store.commitBatch(
+          [orderMessage(r, { user: 'ann', requestId: 'req', limit: 5 })],
+          commitContext(),
+        ),
+      ),
+    );
+    return fates.flat();
+  };
+
+  test('one request that was reserved three times, at three workers, makes one order', async () => {
+    expect(ordersOf(await race())).toHaveLength(1);
+    expect(await soldNow()).toBe(1);
+  });
+
+  test('without the key of requests, three', async () => {
+    await sql.query('DROP INDEX orders_one_of_request');
+    expect(ordersOf(await race())).toHaveLength(3);
   });
 });
 

@@ -103,10 +103,14 @@ export class PostgresOrderStore implements OrderStore {
     requestId: string,
   ): Promise<RequestFate | undefined> {
     const [row] = await this.#sql.query<OrderRow>(
-      `SELECT ${orderColumns} FROM orders
-       WHERE user_id = $1 AND request_id = $2 AND activity_id = $3 AND sku_id = $4
-       ORDER BY COALESCE(state IN ('PENDING_PAYMENT', 'PAID'), false) DESC,
-         created_at_ms DESC, generation DESC, reservation_id LIMIT 1`,
+      // Two questions, because each has an index of its own.
+      `SELECT ${orderColumns} FROM (
+         SELECT * FROM orders WHERE user_id = $1 AND request_id = $2 AND activity_id = $3
+           AND sku_id = $4 AND order_id IS NOT NULL
+         UNION ALL
+         SELECT * FROM orders WHERE user_id = $1 AND request_id = $2 AND activity_id = $3
+           AND sku_id = $4 AND order_id IS NULL) fates
+       ORDER BY order_id IS NULL, created_at_ms DESC, generation DESC, reservation_id LIMIT 1`,
       [userId, requestId, sku.activityId, sku.skuId],
     );
     return row === undefined ? undefined : toRequestFate(row);
