@@ -102,8 +102,6 @@ interface OtherReport {
 
 export class Fleet {
   readonly #parts: FleetParts;
-  /** The release state that was heard last, as it came and as it was read. */
-  #release: { readonly text: string; readonly state: ReleaseState } | undefined;
   readonly #others = new Map<string, OtherReport>();
   /** Topics with a word on its way; the newest one that came meanwhile waits. */
   readonly #saying = new Map<string, Word | undefined>();
@@ -269,7 +267,7 @@ export class Fleet {
     const sku = { activityId, skuId };
     switch (kind) {
       case 'release':
-        this.#parts.onRelease(this.#releaseIn(text), ageMs);
+        this.#parts.onRelease(decodeRelease(text), ageMs);
         return;
       case 'epoch': {
         const [generation, stockEpoch] = JSON.parse(text) as [number, number];
@@ -295,12 +293,6 @@ export class Fleet {
       default:
         throw new Error(`nobody here knows what "${topic}" means`);
     }
-  }
-
-  /** Last words are read every second, mostly the one that was heard: it is not taken apart again. */
-  #releaseIn(text: string): ReleaseState {
-    if (this.#release?.text !== text) this.#release = { text, state: decodeRelease(text) };
-    return this.#release.state;
   }
 
   #note({ saidAtMs, ...report }: SaidReport): void {

@@ -36,14 +36,18 @@ export class RoomWatch {
     const places = (this.#places.get(entryId) ?? 0) + 1;
     this.#places.set(entryId, places);
     if (places === 1) return;
-    // A journal that stalled answers a leaving and the joining after it at one instant, in any order.
-    this.#world.time.after(1_000, 'look at a place', () =>
+    this.#soon('look at a place', () =>
       this.#oracle.check(
         (this.#places.get(entryId) ?? 0) <= 1,
         'one place',
         () => `entry ${entryId} has a place, and was given another`,
       ),
     );
+  }
+
+  /** A journal that stalled answers what was done in it at one instant, in any order. */
+  #soon(label: string, look: () => void): void {
+    this.#world.time.after(1_000, label, look);
   }
 
   left(entryId: string): void {
@@ -63,13 +67,16 @@ export class RoomWatch {
       () => `entry ${entryId} took a pass ${nowMs - claimBeforeMs} ms after its window`,
     );
     const key = `${entryId} ${wave}`;
-    const attempt = this.#passes.get(key);
-    this.#oracle.check(
-      attempt === undefined || this.#ended.has(`${entryId} ${attempt}`),
-      'one pass',
-      () => `entry ${entryId} has a pass of wave ${wave}, and took another`,
-    );
+    const before = this.#passes.get(key);
     this.#passes.set(key, reply.attempt);
+    if (before === undefined) return;
+    this.#soon('look at a pass', () =>
+      this.#oracle.check(
+        this.#ended.has(`${entryId} ${before}`),
+        'one pass',
+        () => `entry ${entryId} has a pass of wave ${wave}, and took another`,
+      ),
+    );
   }
 
   ended(entryId: string, attempt: number): void {
