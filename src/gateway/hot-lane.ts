@@ -236,12 +236,7 @@ export class HotLane {
     const limited = limitedCall(this.#context, request, 'standing');
     limited.activity = activityId;
     const early = deps.limits.instance(limited) ?? deps.limits.source(limited);
-    const result: StandingResult | Refusal =
-      early !== undefined
-        ? statusLimits(early)
-        : deps.health.admit(3, token)
-          ? deps.door.standingByToken(activityId, token)
-          : refuse(shedStanding, this.#context.returns.nextMs());
+    const result = early === undefined ? this.#standingOf(activityId, token) : statusLimits(early);
     if ('kind' in result && result.kind === 'bad_token') {
       deps.limits.end(limited);
       return false;
@@ -264,6 +259,20 @@ export class HotLane {
       );
     } else leave(late === undefined ? result : budgetLimits(late));
     return true;
+  }
+
+  /**
+   * Polls are shed early, but for one kind: whoever has been let in holds something with a deadline, and
+   * must not learn of it too late. That is asked once the poll would be refused, and costs a signature.
+   */
+  #standingOf(activityId: string, token: string): StandingResult | Refusal {
+    const { health, door } = this.#context.deps;
+    if (health.admit(3, token)) return door.standingByToken(activityId, token);
+    const said = door.standingByToken(activityId, token);
+    const letIn = said.kind === 'standing' && said.standing.state === 'admitted';
+    return letIn && health.admit(0, token)
+      ? said
+      : refuse(shedStanding, this.#context.returns.nextMs());
   }
 
   #answerStanding(

@@ -615,3 +615,33 @@ describe('cookies', () => {
     expect(bad.status).toBe(401);
   });
 });
+
+describe('polls, when lookers are shed', () => {
+  /** What a poll by entry token is answered, in a room where that is everybody's standing. */
+  async function pollWhile(
+    state: 'waiting' | 'admitted',
+    admit: (priority: number) => boolean,
+  ): Promise<number> {
+    let shedding = false;
+    const at = await open({
+      health: { admit: (priority) => !shedding || admit(priority) },
+    });
+    const joined = await ask(at, 'POST', '/v1/activities/act/entries', {
+      headers: bearer(at, 'ann'),
+    });
+    at.setStanding(state);
+    shedding = true;
+    const { status } = await ask(at, 'GET', '/v1/activities/act/entries/me', {
+      headers: { 'sluice-entry': String(joined.body['entry_token']) },
+    });
+    await at.close();
+    shop = undefined;
+    return status;
+  }
+
+  test('whoever was let in hears of it all the same, as whoever holds something', async () => {
+    expect(await pollWhile('waiting', (priority) => priority < 3)).toBe(503);
+    expect(await pollWhile('admitted', (priority) => priority < 3)).toBe(200);
+    expect(await pollWhile('admitted', () => false)).toBe(503);
+  });
+});
