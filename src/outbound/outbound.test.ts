@@ -189,6 +189,31 @@ describe('retries', () => {
     expect(outbound.numbers).toMatchObject({ begun: 3, attempts: 5, failures: 4 });
   });
 
+  test('a retry that is refused tells what the attempt before came to: it may have been done', async () => {
+    const breaker = { window: 4, minimumCalls: 1 };
+    const { world, begin, outbound } = open({ breaker, retry: { baseMs: 1 } });
+    const end = begin(flaky(1), { repeatable: true });
+    await world.advance(20);
+    expect(end.error).toEqual(new Error('down'));
+    expect(outbound.numbers).toMatchObject({ begun: 1, attempts: 1, refused: { breaker: 1 } });
+    // The control: where nothing was begun, the refusal itself.
+    const other = begin(flaky(0), { repeatable: true });
+    await world.advance(1);
+    expect(other.error).toEqual(refusedAs('breaker'));
+  });
+
+  test('a judge that throws is told with what it was to judge, and takes neither call nor slot', async () => {
+    const isFailure = (error: unknown): boolean => (error as { reply: Error }).reply.message === '';
+    const { world, begin, outbound } = open({ isFailure });
+    const end = begin(flaky(1), { repeatable: true });
+    await world.advance(1);
+    expect(end.error).toMatchObject({
+      message: 'billing: isFailure threw on the error that it was to judge',
+      errors: [new Error('down'), expect.any(TypeError)],
+    });
+    expect([outbound.inflight, outbound.numbers.attempts]).toEqual([0, 1]);
+  });
+
   test('an overloaded system makes none', async () => {
     const { world, begin } = open({ mayRetry: () => false });
     const end = begin(flaky(1), { repeatable: true });
@@ -219,6 +244,40 @@ describe('retries', () => {
     expect(attempts / begun).toBeLessThanOrEqual(most);
     expect(attempts / begun).toBeGreaterThanOrEqual(least);
   });
+});
+
+test.each<[Record<string, unknown>, RegExp]>([
+  [{ name: undefined }, /name undefined; allowed: a word/],
+  [{ timeoutMs: Number.NaN }, /billing: timeoutMs NaN; allowed: above 0, at most 86400000/],
+  [{ timeoutMs: 2 ** 31 }, /timeoutMs 2147483648; allowed/],
+  [{ timeoutMs: '800' }, /timeoutMs 800; allowed/],
+  [{ attemptMs: 2_000 }, /attemptMs 2000; allowed/],
+  [{ marginMs: Number.NaN }, /marginMs NaN; allowed/],
+  [{ expectedMs: 1_001 }, /expectedMs 1001; allowed: from 0, at most attemptMs \(1000\)/],
+  [{ slots: 1.5 }, /slots 1.5; allowed/],
+  [{ rate: { rate: { tokensMilli: 1, periodUs: 1 }, burst: Infinity } }, /burst Infinity; allowed/],
+  [{ retry: { attempts: 0 } }, /attempts 0; allowed/],
+  [{ retry: { baseMs: Number.NaN } }, /retry baseMs NaN; allowed/],
+  [{ retry: { capMs: -1 } }, /retry capMs -1; allowed/],
+  [{ retry: { ratio: Infinity } }, /ratio Infinity; allowed/],
+  [{ breaker: { failureRate: Number.NaN } }, /failureRate NaN; allowed/],
+  [{ breaker: { slowRate: 2 } }, /slowRate 2; allowed/],
+  [{ breaker: { slowMs: undefined } }, /slowMs undefined; allowed/],
+  [{ breaker: { openMs: Number.NaN } }, /openMs NaN with openCapMs 30000; allowed/],
+  [{ breaker: { openMs: 40_000 } }, /openMs 40000 with openCapMs 30000; allowed/],
+  [{ breaker: { openCapMs: Infinity } }, /openCapMs Infinity; allowed/],
+])('options that cannot work are quoted: %o', (options, message) => {
+  expect(() => open(options)).toThrow(message);
+});
+
+test.each([Number.NaN, -1, Infinity])('a patience of %s is none', async (patienceMs) => {
+  const { world, begin, outbound } = open();
+  const end = begin(async () => 'done', { patienceMs });
+  await world.advance(1);
+  expect(end.error).toEqual(
+    new RangeError(`billing: patienceMs ${patienceMs}; allowed: from 0, at most 86400000`),
+  );
+  expect(outbound.inflight).toBe(0);
 });
 
 test('over any history: slots come back, bounds hold, every call has one end', async () => {

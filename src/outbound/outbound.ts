@@ -92,6 +92,11 @@ export interface Attempt {
   readonly signal: AbortSignal;
 }
 
+/** A day. Beyond 2³¹ − 1 ms the timers of the platform fire at once, which is the opposite of long. */
+const longestMs = 86_400_000;
+const retryBaseMs = 50;
+const retryCapMs = 1_000;
+
 /** What the kit needs of the world. */
 export interface OutboundWorld {
   /** Monotonic. */
@@ -123,6 +128,9 @@ const whys: Readonly<Record<GateReason, string>> = {
   breaker: 'it does not answer well; it is being probed',
 };
 
+/** The composition's `isFailure` is broken; never repeated. */
+class JudgeError extends AggregateError {}
+
 /** Counted since the start. */
 export interface OutboundNumbers {
   /** Asked for, refused ones included. */
@@ -150,8 +158,15 @@ export class Outbound {
   /** @throws RangeError for options that cannot work, quoting them. */
   constructor(options: OutboundOptions, world: OutboundWorld) {
     const { timeoutMs, attemptMs = timeoutMs, marginMs = 5, retry = {}, name } = options;
-    if (!(timeoutMs > 0 && Number.isFinite(timeoutMs))) {
-      throw new RangeError(`${name}: timeoutMs ${timeoutMs}; allowed: above 0`);
+    if (typeof name !== 'string' || name === '') {
+      throw new RangeError(
+        `name ${JSON.stringify(name)}; allowed: a word that names the dependency`,
+      );
+    }
+    if (!(Number.isFinite(timeoutMs) && timeoutMs > 0 && timeoutMs <= longestMs)) {
+      throw new RangeError(
+        `${name}: timeoutMs ${timeoutMs}; allowed: above 0, at most ${longestMs}`,
+      );
     }
     if (!(attemptMs > 0 && attemptMs <= timeoutMs)) {
       throw new RangeError(`${name}: attemptMs ${attemptMs}; allowed: above 0, at most timeoutMs`);
@@ -159,9 +174,20 @@ export class Outbound {
     if (!(marginMs >= 0 && marginMs < timeoutMs)) {
       throw new RangeError(`${name}: marginMs ${marginMs}; allowed: from 0, below timeoutMs`);
     }
-    const { attempts = 2 } = retry;
+    const { expectedMs = 0 } = options;
+    if (!(expectedMs >= 0 && expectedMs <= attemptMs)) {
+      throw new RangeError(
+        `${name}: expectedMs ${expectedMs}; allowed: from 0, at most attemptMs (${attemptMs}), or no call would ever be begun`,
+      );
+    }
+    const { attempts = 2, baseMs = retryBaseMs, capMs = retryCapMs } = retry;
     if (!(Number.isInteger(attempts) && attempts >= 1 && attempts <= 10)) {
       throw new RangeError(`${name}: attempts ${attempts}; allowed: a whole number from 1 to 10`);
+    }
+    for (const [key, wait] of Object.entries({ baseMs, capMs })) {
+      if (!(Number.isFinite(wait) && wait >= 0 && wait <= longestMs)) {
+        throw new RangeError(`${name}: retry ${key} ${wait}; allowed: from 0 to ${longestMs}`);
+      }
     }
     this.name = name;
     this.#options = options;
@@ -171,7 +197,7 @@ export class Outbound {
     this.#gate = new Gate(
       {
         slots: options.slots ?? 256,
-        expectedMs: options.expectedMs ?? 0,
+        expectedMs,
         breaker: { ...breakerDefaults, ...options.breaker },
         ...(options.rate === undefined ? {} : { rate: options.rate }),
       },
@@ -181,9 +207,10 @@ export class Outbound {
 
   /**
    * Runs `work` at most once, or as often as retries allow where the call is repeatable. Rejects with
-   * what the last attempt rejected with; with OutboundRefusedError where none was begun; with
+   * what the last attempt rejected with, also where the next was refused; with OutboundRefusedError where
+   * none was begun; with
    * OutcomeUnknownError at the deadline, because the work may still be done; with the signal's reason
-   * where the caller went away.
+   * where the caller went away; with RangeError for a patience that is none.
    */
   async call<Result>(
     work: (attempt: Attempt) => Promise<Result>,
@@ -192,6 +219,11 @@ export class Outbound {
     const { timeoutMs, marginMs = 5 } = this.#options;
     const startedMs = this.#world.nowMs();
     const patienceMs = options.patienceMs ?? 0;
+    if (!(patienceMs >= 0 && patienceMs <= longestMs)) {
+      throw new RangeError(
+        `${this.name}: patienceMs ${patienceMs}; allowed: from 0, at most ${longestMs}`,
+      );
+    }
     const asked = options.remainingMs;
     const deadline = deadlineFrom(
       startedMs,
@@ -200,11 +232,14 @@ export class Outbound {
     );
     this.#calls += 1;
     const attemptsMax = options.repeatable === true ? this.#attemptsMax : 1;
+    let failed: { readonly error: unknown } | undefined;
     for (let number = 0; ; number += 1) {
       options.signal?.throwIfAborted();
       const permit = this.#gate.enter(this.#world.nowMs(), deadline);
       if (permit.kind === 'refused') {
         this.#refused[permit.reason] += 1;
+        // Something may have been done by the attempt before: "not asked" would be a lie.
+        if (failed !== undefined) throw failed.error;
         throw new OutboundRefusedError(this.name, permit);
       }
       if (number === 0) this.#begun += 1;
@@ -216,6 +251,7 @@ export class Outbound {
         const wait =
           number + 1 < attemptsMax ? this.#retryWait(error, number, deadline) : undefined;
         if (wait === undefined) throw error;
+        failed = { error };
         await this.#sleep(wait, options.signal);
       }
     }
@@ -283,17 +319,26 @@ export class Outbound {
         },
         (error: unknown) => {
           this.#gate.free();
-          end(
-            this.#isFailure(error) ? 'failure' : 'ignored',
-            error ?? new Error('no reason given'),
-          );
+          const { result, reason } = this.#judged(error);
+          end(result, reason);
         },
       );
     });
   }
 
+  /** A judge that throws must not leave the caller without an answer: both errors are told. */
+  #judged(error: unknown): { readonly result: CallResult; readonly reason: unknown } {
+    try {
+      const result = this.#isFailure(error) ? 'failure' : 'ignored';
+      return { result, reason: error ?? new Error('no reason given') };
+    } catch (thrown) {
+      const message = `${this.name}: isFailure threw on the error that it was to judge`;
+      return { result: 'failure', reason: new JudgeError([error, thrown], message) };
+    }
+  }
+
   #isFailure(error: unknown): boolean {
-    if (error instanceof NotAskedError) return false;
+    if (error instanceof NotAskedError || error instanceof JudgeError) return false;
     return this.#options.isFailure?.(error) ?? true;
   }
 
@@ -302,7 +347,7 @@ export class Outbound {
     const { retry = {}, isTransient, mayRetry } = this.#options;
     if (!this.#isFailure(error) || isTransient?.(error) === false) return undefined;
     if (mayRetry?.() === false) return undefined;
-    const { baseMs = 50, capMs = 1_000 } = retry;
+    const { baseMs = retryBaseMs, capMs = retryCapMs } = retry;
     const waitMs = fullJitterMs(number, baseMs, capMs, this.#world.float());
     const { expectedMs = 0 } = this.#options;
     if (this.#world.nowMs() + waitMs + expectedMs >= deadline.atMs) return undefined;

@@ -11,7 +11,7 @@ export interface BreakerSettings {
   /** Calls that the window remembers, 1…10,000. */
   readonly window: number;
   readonly minimumCalls: number;
-  /** 0…1; opens at or above. */
+  /** Above 0, at most 1; opens at or above. */
   readonly failureRate: number;
   readonly slowRate: number;
   readonly slowMs: number;
@@ -57,6 +57,7 @@ export class Breaker {
   /** Grows at each change of state, so that late results of an older state change nothing. */
   #epoch = 0;
 
+  /** @throws RangeError for settings that cannot work, quoting them. */
   constructor(settings: Partial<BreakerSettings> = {}) {
     this.#s = { ...breakerDefaults, ...settings };
     const { window, minimumCalls, probes } = this.#s;
@@ -70,6 +71,19 @@ export class Breaker {
     }
     if (!(Number.isInteger(probes) && probes >= 1)) {
       throw new RangeError(`breaker probes ${probes}; allowed: a whole number from 1`);
+    }
+    for (const name of ['failureRate', 'slowRate'] as const) {
+      const rate = this.#s[name];
+      if (!(rate > 0 && rate <= 1)) {
+        throw new RangeError(`breaker ${name} ${rate}; allowed: above 0, at most 1`);
+      }
+    }
+    const { slowMs, openMs, openCapMs } = this.#s;
+    if (!(slowMs > 0)) throw new RangeError(`breaker slowMs ${slowMs}; allowed: above 0`);
+    if (!(openMs > 0 && openMs <= openCapMs && Number.isFinite(openCapMs))) {
+      throw new RangeError(
+        `breaker openMs ${openMs} with openCapMs ${openCapMs}; allowed: 0 < openMs ≤ openCapMs, both finite`,
+      );
     }
     this.#ring = new Uint8Array(window);
     this.#pauseMs = this.#s.openMs;

@@ -1,4 +1,4 @@
-import { perSecond, type Rate } from '../limit/rate.ts';
+import { perSecond, type Rate, rateMaxTokens } from '../limit/rate.ts';
 import { SingleBucket } from '../limit/single-bucket.ts';
 import { tokenBucket } from '../limit/token-bucket.ts';
 import { Breaker, type BreakerSettings, type CallResult, type Permit } from './breaker.ts';
@@ -52,9 +52,12 @@ export class Gate {
     if (!(expectedMs >= 0 && Number.isFinite(expectedMs))) {
       throw new RangeError(`expectedMs ${expectedMs}; allowed: 0 or more`);
     }
-    if (rate !== undefined && !(rate.burst >= 1 && perSecond(rate.rate) > 0)) {
+    if (
+      rate !== undefined &&
+      !(rate.burst >= 1 && rate.burst <= rateMaxTokens && perSecond(rate.rate) > 0)
+    ) {
       throw new RangeError(
-        `a rate of ${perSecond(rate.rate)}/s with burst ${rate.burst}; allowed: a rate above 0, burst from 1`,
+        `a rate of ${perSecond(rate.rate)}/s with burst ${rate.burst}; allowed: a rate above 0, burst from 1 to ${rateMaxTokens}`,
       );
     }
     this.#settings = settings;
