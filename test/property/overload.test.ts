@@ -5,6 +5,7 @@ import {
   type OverloadSettings,
 } from '../../src/control/overload-loop.ts';
 import {
+  budgetShare,
   initialMode,
   type HardTrip,
   modeDefaults,
@@ -309,5 +310,30 @@ describe('the way back', () => {
         });
       }),
     );
+  });
+
+  test('a step up never raises the share, also where it comes in the middle of a ramp', () => {
+    let upOnRamp = 0;
+    const look = (history: readonly Parameters<typeof after>[0][number][]): void => {
+      let at = 0;
+      after(history, (before, next) => {
+        const pressure = history[at]?.pressure;
+        at += 1;
+        if (modes.indexOf(next.mode) <= modes.indexOf(before.mode)) return;
+        if (before.stage === 'ramping') upOnRamp += 1;
+        expect(budgetShare(next, pressure, at * 1_000)).toBeLessThanOrEqual(
+          budgetShare(before, pressure, at * 1_000),
+        );
+      });
+    };
+    fc.assert(fc.property(fc.array(cycle, { maxLength: 200 }), look));
+    // Closed by a trip, back to the ramp, and trouble there.
+    const ill = { pressure: 0.9, trip: undefined, settled: true };
+    const well = { ...ill, pressure: 0 };
+    for (let steps = 14; steps < 50; steps += 1) {
+      const tripped = { ...well, trip: 'inventory_gone' } as const;
+      look([tripped, ...Array.from({ length: steps }, () => well), ill, ill, ill]);
+    }
+    expect(upOnRamp).toBeGreaterThan(10);
   });
 });

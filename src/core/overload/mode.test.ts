@@ -120,6 +120,17 @@ describe('coming back', () => {
     expect(run(ramping, [0, 0, 0]).state.rampStep).toBe(4);
   });
 
+  test('trouble on the ramp never earns more budget', () => {
+    const fresh = initialMode(0, 'ramping');
+    const { state, nowMs } = run(fresh, times(0.7, 3));
+    expect([state.mode, budgetShare(state, 0.7, nowMs)]).toEqual(['DEGRADED', 0.05]);
+    const further = run(state, times(0.9, 3), nowMs);
+    expect([further.state.mode, budgetShare(further.state, 0.9, further.nowMs)]).toEqual([
+      'QUEUE_ONLY',
+      0.05,
+    ]);
+  });
+
   test('silence is not health, and not a prison either', () => {
     const silent = run(closed.state, times(undefined, 59), closed.nowMs);
     expect(silent.state.mode).toBe('CLOSED');

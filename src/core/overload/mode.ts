@@ -168,8 +168,8 @@ function goUp(state: ModeState, to: Mode, nowMs: number, settings: ModeSettings)
   return {
     ...state,
     mode: to,
-    stage: 'steady',
-    rampStep: 0,
+    // A ramp under way goes on, a step lower: ending it here would answer trouble with more budget.
+    rampStep: Math.max(0, state.rampStep - 1),
     badCycles: 0,
     cleanCycles: 0,
     enteredAtMs: nowMs,
