@@ -102,6 +102,57 @@ describe('redaction', () => {
     ]);
   });
 
+  test('a secret that looks like any word is hidden by the name before it, however that is written', () => {
+    const name = fc.constantFrom(
+      'Authorization',
+      'proxy-authorization',
+      'SET-COOKIE',
+      'cookie',
+      'access_token',
+      'client_secret',
+      'X-Api-Key',
+      'apiKey',
+      'PGPASSWORD',
+      'passwd',
+      'private_key',
+      'sig',
+      'SLUICE_SECRET',
+    );
+    const is = fc.constantFrom(
+      '=',
+      ' = ',
+      ': ',
+      ':',
+      '":"',
+      '": "',
+      "': '",
+      '=Bearer ',
+      ': Basic ',
+    );
+    const before = fc.constantFrom('', 'GET /cb?', '{"', 'failed with ', '&a=b&');
+    fc.assert(
+      fc.property(before, name, is, fc.constantFrom('', '"', '; a=b', ' x'), (...parts) => {
+        const [start, key, sign, end] = parts;
+        expect(cleaned(`${start}${key}${sign}hunter2${end}`)).not.toContain('hunter2');
+      }),
+      { numRuns: 1_000 },
+    );
+    // All of it, not the first word.
+    expect(cleaned('Cookie: a=hunter1; b=hunter2')).toBe('Cookie [hidden]');
+    expect(cleaned('{"password": "hunter one", "tries": 3}')).toBe(
+      '{"password [hidden] "tries": 3}',
+    );
+    expect(cleaned('the design: a queue')).toBe('the design: a queue');
+  });
+
+  test('a secret that the end of a long text cuts through is not half written', () => {
+    const token = 'q7Zk2Vx9Lm4Tn8Rb3Wc6';
+    for (let kept = 1; kept < token.length; kept += 1) {
+      const text = `${'word '.repeat(100).slice(0, 499 - kept)} ${token} more`;
+      expect(cleaned(text)).not.toContain(token.slice(0, Math.min(kept, 4)));
+    }
+  });
+
   test('negative control: without cleaning, the property would find the secret', () => {
     expect('cannot read 192.0.2.7').toContain('192.0.2.7');
     expect(cleaned('cannot read 192.0.2.7')).toBe('cannot read [address]');

@@ -87,16 +87,28 @@ const shapes: Readonly<Record<keyof LogFields, Shape>> = {
 /** Characters of free text in one line. */
 const detailMax = 500;
 
+/** Headers that are secret to their end, however many words that is. */
+const secretHeader = /\b((?:set-)?cookie2?|(?:proxy-)?authorization)\b["'\]]*\s*[:=][^]*/gi;
+/** A value given to a name that speaks of a secret, as in `x-api-key: …`, `access_token = …`, JSON. */
+const secretValue =
+  /((?:token|secret|passw|passphrase|pwd|api[_-]?key|private[_-]?key|(?<![a-z])sig(?:nature)?(?![a-z])|credential)[\w-]{0,32})["'\]]*\s*[:=]+>?\s*(?:(?:bearer|basic|digest)\s+)?(?:"[^"]*"?|'[^']*'?|\S+)/gi;
+
+/** The beginning of a long text, without the word that the cut went through: half a secret is none. */
+function uncut(text: string): string {
+  return text.length <= detailMax ? text : text.slice(0, detailMax).replace(/\S{1,499}$/, '[cut]');
+}
+
 /**
  * Takes out of free text whatever might be a secret or a person: signed tokens, long random-looking
  * strings, addresses, mail addresses, URLs with credentials, and whatever follows names such as
  * `token`. Words and numbers of ours survive; when in doubt, they do not.
  */
 export function cleaned(text: string): string {
-  return text
-    .slice(0, detailMax)
+  return uncut(text)
     .replaceAll(/[^\u0020-\u007E\u00A0-\uFFFF]/g, ' ')
     .replaceAll(/\S*@\S*/g, '[hidden]')
+    .replaceAll(secretHeader, '$1 [hidden]')
+    .replaceAll(secretValue, '$1 [hidden]')
     .replaceAll(/\b(bearer|token|secret|password|authorization|cookie)\b\S?\s*\S+/gi, '$1 [hidden]')
     .replaceAll(/(?<![\w.])(?:\d{1,3}\.){3}\d{1,3}/g, '[address]')
     .replaceAll(/(?<![\w:])[0-9a-f]{0,4}(?::[0-9a-f]{0,4}){2,}/gi, '[address]')
