@@ -147,8 +147,7 @@ export class OverloadLoop {
     this.#reading = this.#probe.read();
     const { submit } = this.slots;
     // Of the static ceiling: a full adaptive limit is the inner loop at work, not trouble.
-    this.#board.feed({
-      ...this.#reading,
+    this.#board.feed(this.#reading, {
       inflight: submit.inflight / this.#settings.ceilings.submit,
     });
     // Of this window: what is smoothed would go on shrinking limits long after the cause has gone.

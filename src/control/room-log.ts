@@ -7,8 +7,9 @@ export class DeposedError extends Error {
   override readonly name = 'DeposedError';
 }
 
-/** Events asked for at once when a room's log is read. */
-const readAhead = 256;
+/** Events asked for at once when a room's log is read: few at first, since most logs are short. */
+const readAheadFirst = 16;
+const readAheadMax = 512;
 
 /**
  * The numbered log of one room's decisions. An event is written only if its number is free and the
@@ -36,9 +37,10 @@ export class RoomLog {
   /** Every event so far, in order; the next append follows them. */
   async load(): Promise<readonly RoomEvent[]> {
     const events: RoomEvent[] = [];
-    for (let from = 1; ; from += readAhead) {
+    for (let ahead = readAheadFirst; ; ahead = Math.min(2 * ahead, readAheadMax)) {
+      const from = events.length + 1;
       const page = await Promise.all(
-        Array.from({ length: readAhead }, (_, at) =>
+        Array.from({ length: ahead }, (_, at) =>
           this.#store.loadState(roomStateNames.event(this.#activityId, from + at)),
         ),
       );

@@ -247,12 +247,15 @@ export class Oracle {
   }
 
   #lookAtProcesses(): void {
+    const { processes, time } = this.#world;
+    const { actor } = time;
     let leaders = 0;
-    for (const process of this.#world.processes) {
+    for (const process of processes) {
       const { running } = process;
       if (running === undefined) continue;
       if (process.roles.length === 1 && running.sale.leads) leaders += 1;
-      if (running.pipeline === undefined) continue;
+      // What happens to one process changes nothing in the memory of another.
+      if (running.pipeline === undefined || (actor !== undefined && actor !== process)) continue;
       for (const sku of this.#world.skus) {
         const epoch = running.sale.flags.epochOf(sku);
         if (epoch !== undefined) this.#lookAtFlag(process, sku, epoch);

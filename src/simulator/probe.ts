@@ -34,16 +34,18 @@ export class SimProbe implements HealthProbe {
 
   read(): HealthReading {
     const backlog = this.#backlog();
-    const reading: HealthReading = {
+    const reading: { -readonly [Part in keyof HealthReading]: HealthReading[Part] } = {
       queueWaitMs: this.#stallMs + this.#waitMs / Math.max(1, this.#waits),
       loopDelayMs: this.#stallMs,
-      ...(this.#calls === 0
-        ? {}
-        : { reserveMs: this.#sumMs / this.#calls, storeErrorRatio: this.#failed / this.#calls }),
-      ...(backlog === undefined
-        ? {}
-        : { queueDepth: backlog.depth, queueOldestAgeMs: backlog.oldestAgeMs }),
     };
+    if (this.#calls > 0) {
+      reading.reserveMs = this.#sumMs / this.#calls;
+      reading.storeErrorRatio = this.#failed / this.#calls;
+    }
+    if (backlog !== undefined) {
+      reading.queueDepth = backlog.depth;
+      reading.queueOldestAgeMs = backlog.oldestAgeMs;
+    }
     this.#calls = 0;
     this.#failed = 0;
     this.#sumMs = 0;

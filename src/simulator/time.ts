@@ -77,6 +77,7 @@ export class VirtualTime {
   #events = 0;
   /** Events since time last moved. */
   #still = 0;
+  #actor: Owner | undefined;
 
   constructor(options: VirtualTimeOptions) {
     this.#options = options;
@@ -85,6 +86,11 @@ export class VirtualTime {
   /** True time since the world began, µs. */
   get nowUs(): number {
     return this.#nowUs;
+  }
+
+  /** To whom the last event happened; undefined: to nobody, or to several. */
+  get actor(): Owner | undefined {
+    return this.#actor;
   }
 
   /** Events so far. */
@@ -119,6 +125,7 @@ export class VirtualTime {
             throw new Error(`${stillMax} events at one instant, the last "${event.label}"`);
           }
           this.#nowUs = event.dueUs;
+          this.#actor = event.owner;
           this.#events += 1;
           this.#options.onEvent?.(event.label, event.dueUs);
           event.run?.();

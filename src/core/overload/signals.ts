@@ -75,10 +75,13 @@ export class SignalBoard<Name extends string> {
     this.#all = [...this.#values.values()];
   }
 
-  /** One interval's measurements; a name left out had no data. O(number of signals). */
-  feed(measured: Partial<Readonly<Record<Name, number>>>): void {
+  /** One interval's measurements, in one or two parts; a name left out had no data. O(number of signals). */
+  feed(
+    measured: Partial<Readonly<Record<Name, number>>>,
+    more?: Partial<Readonly<Record<Name, number>>>,
+  ): void {
     for (const kept of this.#all) {
-      const fresh = measured[kept.name];
+      const fresh = measured[kept.name] ?? more?.[kept.name];
       if (fresh === undefined || !Number.isFinite(fresh)) {
         kept.silent += 1;
         continue;
