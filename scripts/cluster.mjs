@@ -1,7 +1,8 @@
 // A whole deployment on this machine with one command: Redis twice, PostgreSQL, control, two workers,
 // two gateway processes behind one port. Ctrl-C stops all of it, by process id, and removes its folder.
 //
-//   npm run cluster                        ports 8080 and 9090, or free ones where those are taken
+//   npm run cluster                        ports 8080 and 9090 (SLUICE_PORT, SLUICE_ADMIN_PORT), or
+//                                          free ones where those are taken
 //   npm run cluster -- --stock 500 --open-in 10s
 //   npm run cluster -- --standby           the inventory has a replica, which takes over when it dies
 //   npm run sluice -- rush --target cluster --people 2000
@@ -111,7 +112,7 @@ async function isFree(port) {
   });
 }
 
-const portOr = async (wanted) => ((await isFree(wanted)) ? wanted : freePort());
+const portOr = async (wanted) => (wanted > 0 && (await isFree(wanted)) ? wanted : freePort());
 
 const pause = (ms) => new Promise((done) => setTimeout(done, ms));
 
@@ -298,8 +299,10 @@ async function start() {
   };
   options.config = await withRulesFile(resolve(options.config), environment);
   // Looked for last: what is free now may not be in a second.
-  environment.SLUICE_PORT = String(await portOr(8080));
-  environment.SLUICE_ADMIN_PORT = String(await portOr(9090));
+  environment.SLUICE_PORT = String(await portOr(Number(process.env.SLUICE_PORT ?? 8080)));
+  environment.SLUICE_ADMIN_PORT = String(
+    await portOr(Number(process.env.SLUICE_ADMIN_PORT ?? 9090)),
+  );
   say('Starting control, workers and gateways …');
   const control = await keepUp('control', () =>
     startSluice('control', ['--role', 'control'], environment),

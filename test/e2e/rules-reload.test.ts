@@ -38,7 +38,7 @@ rules:
 
 async function start(): Promise<string> {
   const config = join(folder, 'sluice.yaml');
-  writeFileSync(config, `rules_file: ${file()}\n`);
+  writeFileSync(config, `rules_file: ${file()}\noverload: { start: full }\n`);
   sale = await startSale('--config', config, '--fsync', 'os');
   return sale.shop;
 }
@@ -51,6 +51,8 @@ const session = (shop: string): Promise<Response> =>
 function load(shop: string): {
   readonly statuses: Map<number, number>;
   readonly failures: unknown[];
+  /** What the rules answered: on a busy machine health may refuse before they are asked. */
+  ruled(): Set<number>;
   stop(): Promise<void>;
 } {
   const statuses = new Map<number, number>();
@@ -69,6 +71,7 @@ function load(shop: string): {
   return {
     statuses,
     failures,
+    ruled: () => new Set([...statuses.keys()].filter((status) => status !== 503)),
     async stop() {
       going = false;
       await Promise.all(askers);
@@ -82,6 +85,16 @@ async function drained(asking: Promise<Response>): Promise<Response> {
   return said;
 }
 
+/** One answer by the rules. */
+async function ruled(shop: string): Promise<Response> {
+  for (let tries = 0; ; tries += 1) {
+    const said = await session(shop);
+    if (said.status !== 503 || tries === 200) return said;
+    await said.arrayBuffer();
+    await new Promise((resolve) => setTimeout(resolve, 50));
+  }
+}
+
 async function until(holds: () => boolean | Promise<boolean>): Promise<void> {
   while (!(await holds())) await new Promise((resolve) => setTimeout(resolve, 20));
 }
@@ -89,10 +102,10 @@ async function until(holds: () => boolean | Promise<boolean>): Promise<void> {
 test('reload under load: no request fails, the new limit holds, untouched balances stay', async () => {
   write(rules(1, '{ rate: 100000/s, burst: 100000 }'));
   const shop = await start();
-  for (let n = 0; n < 3; n += 1) expect((await drained(session(shop))).status).toBe(200);
+  for (let n = 0; n < 3; n += 1) expect((await drained(ruled(shop))).status).toBe(200);
   const under = load(shop);
   await until(() => (under.statuses.get(200) ?? 0) > 50);
-  expect([...under.statuses.keys()]).toEqual([200]);
+  expect(under.ruled()).toEqual(new Set([200]));
 
   write(rules(2, '{ rate: 1/h, burst: 1 }'));
   await until(() => under.statuses.has(429));
@@ -101,18 +114,18 @@ test('reload under load: no request fails, the new limit holds, untouched balanc
   // One token an hour: what was admitted after the first refusal was under way already.
   expect((under.statuses.get(200) ?? 0) - admitted).toBeLessThanOrEqual(8);
   // Two of five are left, no more and no fewer.
-  for (let n = 0; n < 2; n += 1) expect((await drained(session(shop))).status).toBe(200);
-  const refused = await session(shop);
+  for (let n = 0; n < 2; n += 1) expect((await drained(ruled(shop))).status).toBe(200);
+  const refused = await ruled(shop);
   expect(refused.status).toBe(429);
   expect(await refused.json()).toMatchObject({ rule_id: 'sessions', scope: 'source' });
 
   write(rules(3, '{ rate: 100000/s, burst: 100000 }'));
   const before = under.statuses.get(200) ?? 0;
   await until(() => (under.statuses.get(200) ?? 0) > before + 50);
-  expect((await drained(session(shop))).status).toBe(429);
+  expect((await drained(ruled(shop))).status).toBe(429);
   await under.stop();
   expect(under.failures).toEqual([]);
-  expect(new Set(under.statuses.keys())).toEqual(new Set([200, 429]));
+  expect(under.ruled()).toEqual(new Set([200, 429]));
 });
 
 test('a file that is wrong, older or gone leaves the rules in force', async () => {

@@ -64,7 +64,8 @@ export async function startClusterWith(
   const args = [script, '--no-build', '--state', stateFile, '--config', config, ...flags];
   const child = spawn(process.execPath, args, {
     stdio: ['ignore', 'pipe', 'pipe'],
-    env: { ...process.env, ...variables },
+    // Free ports: several clusters of a test run come up at one time.
+    env: { ...process.env, SLUICE_PORT: '0', SLUICE_ADMIN_PORT: '0', ...variables },
   });
   let said = '';
   const keep = (part: Buffer): void => {
