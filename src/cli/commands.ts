@@ -108,7 +108,7 @@ Examples:
 function addConfig(root: Command, surroundings: Surroundings, done: Done): void {
   const config = root
     .command('config')
-    .summary('check, show, describe a configuration')
+    .summary('check and show a configuration, and the schema of all settings')
     .description('Looks at a configuration without starting anything.')
     .addHelpText(
       'after',

@@ -34,9 +34,6 @@ export const reservationDeadlineMs = 60_000;
 /** Requests in one reserve batch: keeps one atomic step below a millisecond. */
 export const reserveBatchMax = 256;
 
-/** A request waits at most this long for its batch, ms. */
-export const reserveBatchWindowMs = 1;
-
 /** Unacknowledged messages past which new submits stop. */
 export const backlogCeilingDefault = 100_000;
 

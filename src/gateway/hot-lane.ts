@@ -45,6 +45,9 @@ const shedStanding: FixedRefusal = {
   detail: 'the admission budget of this moment is used; your place is kept',
 };
 
+/** Standings of people who have been let in, and whose time runs. */
+const inTurn: ReadonlySet<string> = new Set(['admitted', 'claimed']);
+
 const noStatusSlot: FixedRefusal = {
   ...shedStanding,
   stage: 'slot',
@@ -269,7 +272,7 @@ export class HotLane {
     const { health, door } = this.#context.deps;
     if (health.admit(3, token)) return door.standingByToken(activityId, token);
     const said = door.standingByToken(activityId, token);
-    const letIn = said.kind === 'standing' && said.standing.state === 'admitted';
+    const letIn = said.kind === 'standing' && inTurn.has(said.standing.state);
     return letIn && health.admit(0, token)
       ? said
       : refuse(shedStanding, this.#context.returns.nextMs());

@@ -619,7 +619,7 @@ describe('cookies', () => {
 describe('polls, when lookers are shed', () => {
   /** What a poll by entry token is answered, in a room where that is everybody's standing. */
   async function pollWhile(
-    state: 'waiting' | 'admitted',
+    state: 'waiting' | 'admitted' | 'claimed',
     admit: (priority: number) => boolean,
   ): Promise<number> {
     let shedding = false;
@@ -642,6 +642,7 @@ describe('polls, when lookers are shed', () => {
   test('whoever was let in hears of it all the same, as whoever holds something', async () => {
     expect(await pollWhile('waiting', (priority) => priority < 3)).toBe(503);
     expect(await pollWhile('admitted', (priority) => priority < 3)).toBe(200);
+    expect(await pollWhile('claimed', (priority) => priority < 3)).toBe(200);
     expect(await pollWhile('admitted', () => false)).toBe(503);
   });
 });

@@ -3,7 +3,7 @@ import { commitmentOf, participantLeaf } from './draw.ts';
 import { checkpointText, parseCheckpoint } from './checkpoint.ts';
 import { activityOf } from './audit-format.ts';
 import type { AuditHeader } from './audit-format.ts';
-import { parseAudit, problemsMax, readHeader, short } from './audit-parse.ts';
+import { parseAudit, problemsMax, short } from './audit-parse.ts';
 import type { AuditProblem, ParsedAudit } from './audit-parse.ts';
 import { wavePeople } from './events.ts';
 import type { RoomEvent, WaveEvent } from './events.ts';
@@ -404,13 +404,4 @@ function takeAll(picker: LanePicker, count: number, again: boolean): boolean {
     picker.take();
   }
   return true;
-}
-
-/** The header's commitments as a reader can compare them with what was published beforehand. */
-export function commitmentsOf(
-  text: string,
-): { readonly commitment: string; readonly entryCommitment: string } | undefined {
-  const header = readHeader(text.slice(0, Math.max(0, text.indexOf('\n'))));
-  if (header === undefined) return undefined;
-  return { commitment: header.commitment, entryCommitment: header.entry_commitment };
 }

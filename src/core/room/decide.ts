@@ -1,4 +1,4 @@
-import type { RoomEvent, RoomEventBody, WaveEvent } from './events.ts';
+import type { RoomEventBody, WaveEvent } from './events.ts';
 import type { RoomModel } from './model.ts';
 import { pickWave, WaveGate } from './pick.ts';
 import { waveSize } from './sizing.ts';
@@ -75,5 +75,3 @@ export function decideBypass(
     ...reason,
   };
 }
-
-export const isWave = (event: RoomEvent): event is RoomEvent & WaveEvent => event.e === 'wave';
