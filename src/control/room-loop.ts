@@ -358,6 +358,10 @@ class OpenRoom {
       const page = await store.changes(activityId, this.model.seen, limit);
       if (page.length === 0) break;
       for (const change of page) {
+        // Nobody takes a pass before the draw: it was made by somebody else, while this process stood still.
+        if (this.model.hasLines && !this.model.drawn && change.kind !== 'left') {
+          throw new DeposedError(`room "${activityId}" was drawn by another process`);
+        }
         // Somebody who joined and left since the last look is placed first.
         if (this.model.drawn && change.sequence >= this.model.placed) {
           await this.#followParticipants();

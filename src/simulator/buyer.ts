@@ -203,12 +203,12 @@ export class Buyer {
         this.#mayBeTurnedAway(intention, askedAtUs);
         return 'sold_out';
       }
-      this.#world.oracle.promises.heard(intention, outcome.state, outcome.reservationId);
+      this.#world.oracle.promises.heard(intention, outcome.state, askedAtUs, outcome.reservationId);
       return outcome.state === 'SOLD_OUT' ? 'sold_out' : 'follow';
     }
     switch (verdict.code) {
       case 'RESERVATION_LOST':
-        this.#world.oracle.promises.heard(intention, 'RESERVATION_LOST');
+        this.#world.oracle.promises.heard(intention, 'RESERVATION_LOST', askedAtUs);
         return 'again';
       case 'DEPENDENCY_UNAVAILABLE':
         if (verdict.reason === 'stock_unavailable') this.#nothingTaken(intention);
@@ -286,11 +286,17 @@ export class Buyer {
   async #follow(intention: Intention, most = questionsMax): Promise<Ending> {
     let paid = false;
     for (let asked = 0; asked < most; asked += 1) {
+      const askedAtUs = this.#world.time.nowUs;
       const reply = await this.#client.status(intention.skuId, intention.requestId);
       const state = stateOf(reply);
       if (state !== undefined) {
         const outcome = reply !== silence && reply.kind === 'outcome' ? reply.outcome : undefined;
-        this.#world.oracle.promises.heard(intention, state, outcome?.reservationId ?? null);
+        this.#world.oracle.promises.heard(
+          intention,
+          state,
+          askedAtUs,
+          outcome?.reservationId ?? null,
+        );
         switch (state) {
           case 'PAID':
             return 'bought';

@@ -88,12 +88,14 @@ async function finalAnswer(world: World, intention: Intention): Promise<Intentio
   const { userId, skuId, requestId } = intention;
   const client = new Client(world, userId, new SeededRandom(`morning/${userId}/${requestId}`));
   let state: Intention['told'];
+  let askedAtUs = 0;
   for (let asked = 0; asked < questions; asked += 1) {
+    askedAtUs = world.time.nowUs;
     state = stateOf(await client.status(skuId, requestId));
     if (state !== undefined && finalStates.has(state)) break;
     await world.sleep(1_500);
   }
-  if (state !== undefined) world.oracle.promises.heard(intention, state);
+  if (state !== undefined) world.oracle.promises.heard(intention, state, askedAtUs);
   return state;
 }
 

@@ -79,10 +79,15 @@ export class Promises {
     return known;
   }
 
-  /** A gateway has answered. Words cross each other on the way, so only what cannot be is told. */
+  /**
+   * A gateway has answered what was asked at that instant. Words cross each other on the way, so only
+   * what cannot be is told: whoever asked before they knew that something was taken for them may have had
+   * that taken by another device while the answer, right when it was given, was on its way.
+   */
   heard(
     intention: Intention,
     state: NonNullable<Intention['told']>,
+    askedAtUs: number,
     reservationId?: string | null,
   ): void {
     this.#world.note('told', `${intention.userId} ${intention.requestId} ${state}`);
@@ -91,7 +96,7 @@ export class Promises {
     const { told } = intention;
     // The answer was on its way for a while.
     const sinceThen = this.#oracle.forgottenAtUs > intention.heardAtUs - onItsWayUs;
-    if (told !== undefined && !sinceThen) {
+    if (told !== undefined && !sinceThen && intention.takenSinceUs <= askedAtUs) {
       const broken = cannotFollow[told]?.includes(state) === true;
       this.#oracle.check(
         !broken,
