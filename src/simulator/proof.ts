@@ -90,7 +90,7 @@ function lines({ report, result }: Proof, root: string): readonly string[] {
           row('seed', 'invariant', 'what'),
           row('---', '---', '---'),
           ...report.failures.map(({ seed, invariant, detail }) =>
-            row(seed, invariant, (detail.split('\n')[0] ?? '').replaceAll('|', '\\|')),
+            row(seed, invariant, inOneCell(detail)),
           ),
         ]),
   ];
@@ -117,4 +117,10 @@ export interface Regression {
     readonly seed: number;
     readonly items: readonly unknown[];
   };
+}
+
+/** The first line, with files named from the project's folder: the page is read elsewhere. */
+function inOneCell(detail: string): string {
+  const [first = ''] = detail.split('\n');
+  return first.replaceAll(/file:\/\/\S*?\/((?:dist|src)\/)/g, '$1').replaceAll('|', '\\|');
 }
