@@ -208,9 +208,8 @@ export class Outbound {
   /**
    * Runs `work` at most once, or as often as retries allow where the call is repeatable. Rejects with
    * what the last attempt rejected with, also where the next was refused; with OutboundRefusedError where
-   * none was begun; with
-   * OutcomeUnknownError at the deadline, because the work may still be done; with the signal's reason
-   * where the caller went away; with RangeError for a patience that is none.
+   * none was begun; with OutcomeUnknownError at the deadline, because the work may still be done; with the
+   * signal's reason where the caller went away; with RangeError for a patience that is none.
    */
   async call<Result>(
     work: (attempt: Attempt) => Promise<Result>,

@@ -338,7 +338,7 @@ export function orderStoreContract(name: string, make: () => Promise<OrderStoreH
         expect(await commit(again('c'))).toMatchObject([released]);
         expect(await expire(theOrder(first))).toMatchObject({ kind: 'done' });
         expect(await commit(again('d'))).toMatchObject([released]);
-        // Another SKU, another user: another request.
+        // The same id from somebody else is another request.
         const bob = orderMessage('e', { user: 'bob', requestId: 'req-once' });
         expect(await commit(bob)).toMatchObject([{ fate: 'ordered' }]);
         await addsUp();

@@ -6,9 +6,9 @@
  * is why the decision is made here and not by sums in SQL: a refused message must not count against
  * the ones after it.
  *
- * The decision alone protects nothing. It is written under guards (one row per reservation, one
- * order per request, quantity per person, `sold + n ≤ total`), and when one of them does not hold any more, because another
- * worker was faster, everything is read and decided anew.
+ * The decision alone protects nothing. It is written under guards (one row per reservation, one order per
+ * request, quantity per person, `sold + n ≤ total`), and when one of them does not hold any more, because
+ * another worker was faster, everything is read and decided anew.
  */
 import type { OrderMessage, ReleaseReason } from '../stock/model.ts';
 import type { CommitFate } from './model.ts';

@@ -6,10 +6,10 @@
  *
  * Reading and writing need no transaction between them, because the guards say whether what was read
  * still holds: the primary key, that nobody has decided a reservation; the requests' key, that none has
- * become an order before; the person's row, that the limit is kept; the seats' key; the SKU's row, that the units are there and the generation is the
- * same. Where one is missed, the statement undoes itself and all is read and decided anew. Each miss
- * means that somebody else has committed, so that the runs are bounded by the workers at work; past
- * `attempts` the batch is given back as unavailable.
+ * become an order before; the person's row, that the limit is kept; the seats' key; the SKU's row, that
+ * the units are there and the generation is the same. Where one is missed, the statement undoes itself
+ * and all is read and decided anew. Each miss means that somebody else has committed, so that the runs
+ * are bounded by the workers at work; past `attempts` the batch is given back as unavailable.
  *
  * For the same reason the first run reads the least it can: the stock. It supposes that the messages
  * are new and their buyers hold nothing, which in a sale they mostly are and do; a guard tells when
